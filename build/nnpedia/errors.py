@@ -1,0 +1,105 @@
+"""Errors: what went wrong, where, and what to do about it, in one sentence each.
+
+Every error a user can cause derives from `NnpediaError`, which carries the place it is about
+(`file:line` or a model path). The command line prints `str(error)` alone and exits with
+`exit_code`; the library lets it propagate like any exception.
+
+None of these derives from `AttributeError`: raised inside a property of an nnsight `Envoy`, an
+`AttributeError` is taken for a missing attribute and its message is lost.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class NnpediaError(Exception):
+    """Something a user can mend. `str()` is one line, and names the place when there is one."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, where: str | None = None) -> None:
+        self.message = " ".join(message.split())
+        self.where = where
+        super().__init__(f"{where}: {self.message}" if where else self.message)
+
+
+class SpecError(NnpediaError):
+    """A YAML file that says something it cannot say: a bad key, value, address or reference."""
+
+
+class AddressError(SpecError):
+    """An address that does not parse, or that names something the model does not have."""
+
+
+class CheckpointError(NnpediaError):
+    """A checkpoint that is not there, cannot be fetched, or is refused (pickle, remote code, hash)."""
+
+
+class UnknownFamily(NnpediaError):
+    """A `model_type` no family folder describes."""
+
+
+class ModelError(NnpediaError):
+    """A wrong use of a live model."""
+
+
+class Unavailable(ModelError):
+    """A value this model, this block or this load does not have; the message says why.
+
+    Attributes:
+        value: The value's name.
+        reason: Why it is not there, a sentence.
+        load: The load options that would give it, such as `{"attn_implementation": "eager"}`;
+            empty when no load does.
+    """
+
+    def __init__(
+        self, value: str, reason: str, load: dict[str, str] | None = None, *, where: str | None = None
+    ) -> None:
+        self.value, self.reason, self.load = value, reason, dict(load or {})
+        advice = ", ".join(f'{key}="{choice}"' for key, choice in self.load.items())
+        super().__init__(
+            f"{value} is not available: {reason}" + (f"; load with {advice}" if advice else ""),
+            where=where,
+        )
+
+
+class OutsideTrace(ModelError):
+    """A value read or assigned with no forward pass running."""
+
+
+class ReadTooLate(ModelError):
+    """A value asked for after the forward had passed its place."""
+
+
+class ReadOnly(ModelError):
+    """An assignment to a value that is derived, not a place in the forward."""
+
+
+class LayoutError(ModelError):
+    """A tensor whose shape does not fit the layout; the message names both shapes."""
+
+
+class BuildFailure(NnpediaError):
+    """Something documented is wrong: a value, a law, a shape or a snippet."""
+
+    exit_code = 1
+
+
+def place(path: Path | str, line: int | None = None) -> str:
+    """`file:line`, relative to the working folder where it lies below it."""
+    path = Path(path)
+    try:
+        path = path.resolve().relative_to(Path.cwd().resolve())
+    except ValueError:
+        pass
+    return f"{path}:{line}" if line else str(path)
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest candidate, or the empty string."""
+    close = difflib.get_close_matches(str(word), [str(candidate) for candidate in candidates], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
