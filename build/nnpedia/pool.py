@@ -1,0 +1,249 @@
+"""Worker processes: each job in a process of its own, with a time and a memory limit.
+
+A fork server imports torch, transformers and nnsight once; each job is forked from it, so that it
+costs milliseconds to start and whatever it breaks — its heap, its module state, the interpreter
+itself — dies with it. A job that raises, crashes, hangs or grows too large gives one failed
+`Result` with its cause; the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+from nnpedia.errors import NnpediaError
+
+GIGABYTE = 2**30
+CONTEXT = get_context("forkserver")
+WARM = "nnpedia.warm"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one job may use: seconds of wall time, bytes of memory of its own."""
+
+    seconds: float = 600.0
+    memory: int = 6 * GIGABYTE
+
+
+@dataclass(frozen=True)
+class Job:
+    """A call in a process of its own. `function` is `module:name`, imported there; `args` are pickled."""
+
+    name: str
+    function: str
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a job: its value, or the cause of its failure in one line."""
+
+    job: Job
+    value: Any = None
+    cause: str | None = None
+    exit_code: int = 0  # what a command line ends with: 0, 1, or 2 for bad input
+    trace: str = ""  # the traceback and the job's own output, for --debug
+    seconds: float = 0.0
+
+
+@dataclass
+class _Running:
+    job: Job
+    process: Any
+    pipe: connection.Connection
+    log: Path
+    started: float = field(default_factory=time.monotonic)
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    workers: int = 2,
+    limits: Limits | None = None,
+    started: Callable[[Job], None] = lambda job: None,
+    warm: str | None = WARM,
+) -> Iterator[Result]:
+    """Run every job, `workers` at once, and yield each result as it comes.
+
+    `warm` is a module the fork server imports first. Closing the iterator, or an exception at its
+    consumer (Ctrl-C), ends the jobs that still run.
+    """
+    limits = limits or Limits()
+    if warm is not None:
+        CONTEXT.set_forkserver_preload([warm])
+    waiting, running = list(jobs), list[_Running]()
+    logs = Path(tempfile.mkdtemp(prefix="nnpedia-"))
+    try:
+        while waiting or running:
+            while waiting and len(running) < max(1, workers):
+                job = waiting.pop(0)
+                started(job)
+                running.append(_start(job, logs / f"{len(waiting)}.log"))
+            connection.wait([each.pipe for each in running], timeout=0.2)
+            for each in list(running):
+                result = _look(each, limits)
+                if result is not None:
+                    running.remove(each)
+                    yield result
+    finally:
+        for each in running:
+            _end(each)
+        shutil.rmtree(logs, ignore_errors=True)
+
+
+def _start(job: Job, log: Path) -> _Running:
+    receiver, sender = CONTEXT.Pipe(duplex=False)
+    # the fork server keeps the environment of its own start, so the job is handed today's
+    process = CONTEXT.Process(target=_work, args=(job, sender, str(log), dict(os.environ)), name=job.name)
+    process.start()
+    sender.close()
+    return _Running(job, process, receiver, log)
+
+
+def _work(job: Job, sender: connection.Connection, log: str, environment: dict[str, str]) -> None:
+    """The job's side: everything below runs in the forked process."""
+    os.setsid()  # so that what the job starts ends with it
+    _end_with_parent()
+    os.environ.clear()
+    os.environ.update(environment)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    try:
+        module, _, name = job.function.partition(":")
+        value = getattr(importlib.import_module(module), name)(*job.args)
+        sender.send(("value", value, 0, ""))
+    except NnpediaError as error:
+        sender.send(("cause", str(error), error.exit_code, traceback.format_exc()))
+    except MemoryError:
+        sender.send(("cause", "ran out of memory", 1, traceback.format_exc()))
+    except BaseException as error:
+        sender.send(("cause", one_line(error), 1, traceback.format_exc()))
+    finally:
+        sender.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # threads of nnsight or of the math libraries must not keep a finished job alive
+        os._exit(0)
+
+
+def _end_with_parent() -> None:
+    """End this process when the build that asked for it dies, even by `kill -9`."""
+    parent = parent_process()
+    if parent is None:
+        return
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        connection.wait([sentinel])
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _look(each: _Running, limits: Limits) -> Result | None:
+    """The job's result, or None while it runs within its limits."""
+    seconds = time.monotonic() - each.started
+    try:
+        if each.pipe.poll():
+            kind, content, exit_code, trace = each.pipe.recv()
+            log = _end(each, grace=2.0)
+            if kind == "value":
+                return Result(each.job, value=content, seconds=seconds)
+            return Result(each.job, cause=content, exit_code=exit_code, trace=trace + log, seconds=seconds)
+    except (EOFError, OSError):
+        log = _end(each, grace=2.0)
+        return Result(each.job, cause=_death(each.process.exitcode), exit_code=1, trace=log, seconds=seconds)
+    if seconds > limits.seconds:
+        cause = f"took longer than its limit of {limits.seconds:g} s and was ended"
+    elif (used := memory_of(each.process.pid)) > limits.memory:
+        cause = (
+            f"used {used / GIGABYTE:.1f} GB of memory, more than its limit of {limits.memory / GIGABYTE:.1f} GB,"
+            " and was ended"
+        )
+    else:
+        return None
+    return Result(each.job, cause=cause, exit_code=1, trace=_end(each), seconds=seconds)
+
+
+def _end(each: _Running, grace: float = 0.0) -> str:
+    """End the job's process and all it started, and give back the last of what it printed."""
+    each.process.join(grace)
+    for kill in (os.killpg, os.kill):  # the group does not exist in the job's first moments
+        with contextlib.suppress(OSError):
+            kill(each.process.pid, signal.SIGKILL)
+    each.process.join()
+    each.pipe.close()
+    try:
+        with each.log.open("rb") as file:
+            file.seek(max(0, each.log.stat().st_size - 8000))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _death(exitcode: int | None) -> str:
+    if exitcode is not None and exitcode < 0:
+        try:
+            name = signal.Signals(-exitcode).name
+        except ValueError:
+            name = f"signal {-exitcode}"
+        hint = " (the system may have run out of memory)" if name == "SIGKILL" else ""
+        return f"its process was ended by {name}{hint}"
+    return f"its process ended with code {exitcode} before it had a result"
+
+
+def memory_of(pid: int | None) -> int:
+    """Bytes a process holds that cannot be dropped: mapped weight files, which can, do not count. 0 where unknown."""
+    total = 0
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(("RssAnon:", "RssShmem:")):
+                total += int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        return 0
+    return total
+
+
+def default_limits() -> Limits:
+    """Limits from NNPEDIA_SECONDS and NNPEDIA_MEMORY (in GB); by default 600 s, and 6 GB or 85 % of the machine."""
+    limits = Limits()
+    try:
+        machine = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.85)
+    except (ValueError, OSError, AttributeError):
+        machine = limits.memory
+    seconds = _number("NNPEDIA_SECONDS", limits.seconds)
+    memory = int(_number("NNPEDIA_MEMORY", min(limits.memory, machine) / GIGABYTE) * GIGABYTE)
+    return Limits(seconds, memory)
+
+
+def _number(variable: str, default: float) -> float:
+    text = os.environ.get(variable)
+    if not text:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if number <= 0:
+        raise NnpediaError(f"{variable} is {text!r}; it is a positive number")
+    return number
+
+
+def one_line(error: BaseException) -> str:
+    """`KeyError: 'x'`: the exception's type and the first line of what it says."""
+    says = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {says[0]}" if says else type(error).__name__
