@@ -1,0 +1,127 @@
+"""The vocabulary: axes, layouts, hosts, values and laws, read from `families/vocabulary.yml`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from nnpedia import address, formula
+from nnpedia.layout import Pattern, parse_pattern
+from nnpedia.yamlfile import Document, read, validate
+
+
+class Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Axis(Spec):
+    """A dimension; `size` lists formulas over `module` and `config`, the first that answers wins."""
+
+    says: str
+    size: list[str] = []
+    part: str | None = None
+
+
+class Host(Spec):
+    path: str
+    says: str
+
+
+class Part(Spec):
+    """A group of values that a family may lack as a whole, and the reason it gives."""
+
+    says: str
+    absent: str
+
+
+class ValueSpec(Spec):
+    """A value: what it is and where it is read.
+
+    Exactly one of `at` (an address), `reader` (a named Python reader) and `absent` (the reason a
+    family has no such value) says where.
+    """
+
+    layout: str
+    says: str
+    part: str | None = None
+    at: str | None = None
+    native: str | None = None
+    reader: str | None = None
+    absent: str | None = None
+    needs: dict[str, list[str]] = {}
+
+    @field_validator("at")
+    @classmethod
+    def _parses(cls, text: str | None) -> str | None:
+        if text is not None:
+            address.parse(text)
+        return text
+
+    @model_validator(mode="after")
+    def _says_where(self) -> ValueSpec:
+        if sum(place is not None for place in (self.at, self.reader, self.absent)) != 1:
+            raise ValueError("say exactly one of at, reader and absent")
+        if self.native and not self.at:
+            raise ValueError("native goes with an address")
+        return self
+
+
+class LawSpec(Spec):
+    """An identity; `tolerance` is in epsilons of the dtype times the largest magnitude compared."""
+
+    says: str
+    formula: str
+    tolerance: float = Field(default=0.0, ge=0.0, le=64.0)
+    exception: str | None = None
+
+    @field_validator("formula")
+    @classmethod
+    def _parses(cls, text: str) -> str:
+        formula.parse(text, law=True)
+        return text
+
+
+class Vocabulary(Spec):
+    axes: dict[str, Axis]
+    num_layers: list[str]
+    layouts: dict[str, list[str]]
+    hosts: dict[str, Host]
+    parts: dict[str, Part]
+    values: dict[str, dict[str, ValueSpec]]
+    laws: dict[str, dict[str, LawSpec]]
+    readout: str
+
+    def axes_of(self, layout: str) -> tuple[str, ...]:
+        return tuple(self.layouts[layout])
+
+    def pattern(self, value: ValueSpec) -> Pattern | None:
+        """The native pattern of a value, checked against its layout; `None` when it has none."""
+        return None if value.native is None else parse_pattern(value.native, self.axes_of(value.layout))
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Vocabulary:
+        for layout, axes in self.layouts.items():
+            if unknown := set(axes) - set(self.axes):
+                raise ValueError(f"the layout {layout} names axes that are not there: {', '.join(sorted(unknown))}")
+        for host, values in self.values.items():
+            if host not in self.hosts:
+                raise ValueError(f"values of a host that is not there: {host}")
+            for name, value in values.items():
+                if value.layout not in self.layouts:
+                    raise ValueError(f"{host}.{name} has the layout {value.layout}, which is not there")
+                if value.part is not None and value.part not in self.parts:
+                    raise ValueError(f"{host}.{name} belongs to the part {value.part}, which is not there")
+                self.pattern(value)
+        return self
+
+
+def document(folder: Path) -> Document:
+    return read(folder / "vocabulary.yml")
+
+
+@lru_cache(maxsize=8)
+def load_vocabulary(folder: Path) -> Vocabulary:
+    """The vocabulary of a families folder; raises `SpecError` with file and line."""
+    return validate(Vocabulary, document(folder))
