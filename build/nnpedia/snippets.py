@@ -1,0 +1,295 @@
+"""Snippets: run a page's Python and say what it gave.
+
+A snippet is compiled under its page's name with its lines where the page has them, so every
+traceback, and every traced block nnsight reads back from source, points at the page.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import linecache
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from nnpedia.failures import failure
+from nnpedia.fences import Fence, chain, fences, unknown_runnable
+from nnpedia.guard import ModelState, differences, model_state, settings_put_back
+from nnpedia.record import SnippetFact
+
+Loader = Callable[[dict[str, str], str | None], Any]
+"""(load options, `on=` or None) → a model; None where a page's snippets start from nothing."""
+
+OUTPUT_LIMIT = 20_000
+MODELS_KEPT = 3
+
+_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{4,}")
+
+
+@dataclass
+class Bench:
+    """Where the snippets of one page run: the models loaded, and the names the last snippet left."""
+
+    load: Loader
+    prompt: str
+    models: OrderedDict[tuple[str | None, tuple[tuple[str, str], ...]], Any] = field(default_factory=OrderedDict)
+    states: dict[int, ModelState | None] = field(default_factory=dict)
+    last: Fence | None = None
+    names: dict[str, Any] = field(default_factory=dict)
+
+    def model(self, fence: Fence) -> Any:
+        """The fence's model, loaded once; the ones longest unused are dropped."""
+        key = fence.on, tuple(sorted(fence.load.items()))
+        if key not in self.models:
+            while len(self.models) >= MODELS_KEPT:
+                self.drop(next(iter(self.models.values())))
+            self.models[key] = self.load(dict(fence.load), fence.on)
+        self.models.move_to_end(key)
+        return self.models[key]
+
+    def drop(self, model: Any) -> None:
+        """Forget a model, so that whoever needs it next gets a fresh one."""
+        self.states.pop(id(model), None)
+        for key in [key for key, kept in self.models.items() if kept is model]:
+            del self.models[key]
+
+
+def run_notes(
+    path: Path | str,
+    load: Loader,
+    prompt: str,
+    *,
+    file: str | None = None,
+    name: str | None = None,
+    runnables: Sequence[str] = (),
+) -> list[SnippetFact]:
+    """Run a page's snippets, in order.
+
+    Args:
+        path: The page.
+        load: Gives the model of a fence's options.
+        prompt: What `prompt` is in the snippets.
+        file: What to call the page in records and errors; the path as given when None.
+        name: Run only the fences of this runnable; all when None. Fences that do not run are
+            told of with the first runnable, so that each fence is in one list.
+        runnables: The family's runnables; the first is what a fence without `on=` runs on.
+
+    Raises:
+        SpecError: The file cannot be read.
+    """
+    found = fences(path, file=file)
+    return run_fences(found, load, prompt, only=None if name is None else _of(found, name, runnables))
+
+
+def run_fences(
+    found: Sequence[Fence], load: Loader, prompt: str, *, only: Sequence[Fence] | None = None
+) -> list[SnippetFact]:
+    """Run the fences of one page (or `only` some of them), in order, each told of whatever becomes of it."""
+    bench = Bench(load, prompt)
+    return [run_fence(bench, found, fence) for fence in (found if only is None else only)]
+
+
+def run_fence(bench: Bench, found: Sequence[Fence], fence: Fence) -> SnippetFact:
+    """Run one fence of a page, and before it those it continues, unless they just ran."""
+    if fence.problem:
+        return _fact(fence, ran=False, error=f"{fence.where}: {fence.problem}")
+    if not fence.runs:
+        return _fact(fence, ran=False)
+    links = chain(found, fence)
+    if fence.continues and bench.last != links[-2]:
+        before = run_fence(bench, found, links[-2])
+        if not before.ok:
+            why = (before.error or "").partition("\n")[0]
+            return _fact(fence, ran=False, error=f"{fence.where}: not run, as what it continues fails: {why}")
+    return _run(bench, links)
+
+
+def _of(found: Sequence[Fence], name: str, runnables: Sequence[str]) -> list[Fence]:
+    first = runnables[0] if runnables else name
+    chosen = []
+    for fence in found:
+        lost = not fence.runs or unknown_runnable(fence, runnables) is not None
+        if (first if lost else fence.on or first) == name:
+            chosen.append(fence)
+    return chosen
+
+
+def _run(bench: Bench, links: list[Fence]) -> SnippetFact:
+    """Run the last of a chain, in the names the one before it left."""
+    fence = links[-1]
+    names = bench.names if fence.continues else {}
+    bench.last, bench.names = None, {}
+    try:
+        model = bench.model(fence)
+        before = _state(bench, model)
+    except Exception as error:
+        message = f"{type(error).__name__}: " + " ".join(str(error).split())
+        return _fact(fence, ran=False, error=f"{fence.where}: no model to run on: {message}")
+    if not fence.continues:
+        names = _names(model, bench.prompt)
+    output = _Output()
+    with _source(fence.file, _padded(links)), settings_put_back(), contextlib.redirect_stdout(output):
+        wrong = _execute(links, names, output)
+    shown = output.text()
+    changed = _changed(bench, model, before)
+    wrong = wrong or _unfit(fence, shown, changed)
+    if wrong is None:
+        bench.last, bench.names = fence, names
+    return _fact(fence, ran=True, output=shown, error=wrong)
+
+
+def _names(model: Any, prompt: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    if model is not None:
+        import torch
+
+        names.update(model=model, prompt=prompt, torch=torch)
+    return names
+
+
+def _execute(links: list[Fence], names: dict[str, Any], output: io.TextIOBase) -> str | None:
+    """Run the code and show its trailing expression; the report of what went wrong, or None."""
+    fence = links[-1]
+    code = "\n" * (fence.line - 1) + fence.code + "\n"
+    try:
+        body, value = _compile(code, fence.file)
+        exec(body, names)
+        shown = eval(value, names) if value else None
+        if shown is not None:
+            output.write(f"{shown!r}\n")
+    except (Exception, SystemExit) as error:
+        return failure(error, fence.file, fence.line, _padded(links).split("\n"))
+    return None
+
+
+def _compile(code: str, file: str) -> tuple[CodeType, CodeType | None]:
+    """The statements, and the trailing expression when there is one."""
+    tree = ast.parse(code, file)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    value = None
+    if isinstance(last, ast.Expr):
+        value = compile(ast.Expression(last.value), file, "eval", dont_inherit=True)
+    return compile(tree, file, "exec", dont_inherit=True), value
+
+
+def _state(bench: Bench, model: Any) -> ModelState | None:
+    if model is None:
+        return None
+    if id(model) not in bench.states:
+        bench.states[id(model)] = model_state(model)
+    return bench.states[id(model)]
+
+
+def _changed(bench: Bench, model: Any, before: ModelState | None) -> str | None:
+    """How the snippet left the model changed; such a model is not used again."""
+    if before is None:
+        return None
+    after = model_state(model)
+    changed = differences(before, after) if after else "it is no torch module any more"
+    if changed:
+        bench.drop(model)
+    return changed
+
+
+def _unfit(fence: Fence, shown: str, changed: str | None) -> str | None:
+    """What makes a snippet that ran to its end unfit for a page."""
+    if changed:
+        return f"{fence.where}: leaves the model other than it was: {changed}"
+    if match := _ADDRESS.search(shown):
+        line = shown[: match.end()].rpartition("\n")[2]
+        return f"{fence.where}: shows a memory address, which is another one in every run: {line.strip()}"
+    if not shown.strip() and not count_asserts(fence.code):
+        return f"{fence.where}: neither asserts nor shows anything: assert what it establishes, or print it"
+    return None
+
+
+def count_asserts(code: str) -> int:
+    """How many assertions stand in the code: `assert`, and calls such as `torch.testing.assert_close`."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return 0
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [getattr(call, "attr", getattr(call, "id", "")) for call in calls]
+    return sum(isinstance(node, ast.Assert) for node in ast.walk(tree)) + sum(
+        name.startswith("assert_") for name in named
+    )
+
+
+def _fact(fence: Fence, *, ran: bool, output: str = "", error: str | None = None) -> SnippetFact:
+    return SnippetFact(
+        file=fence.file,
+        line=fence.line,
+        section=fence.section,
+        code=fence.code,
+        ran=ran,
+        reason=fence.reason,
+        on=fence.on,
+        load=fence.load,
+        output=output,
+        asserts=count_asserts(fence.code),
+        ok=error is None,
+        error=error,
+    )
+
+
+def _padded(links: Sequence[Fence]) -> str:
+    """The code of a chain, each line at its number in the page."""
+    lines: list[str] = []
+    for fence in links:
+        lines += [""] * (fence.line - 1 - len(lines))
+        lines += fence.code.split("\n")
+    return "\n".join(lines) + "\n"
+
+
+@contextlib.contextmanager
+def _source(file: str, text: str) -> Iterator[None]:
+    """Let `text` be what Python and nnsight read under the name `file`."""
+
+    def forget() -> None:
+        linecache.cache.pop(file, None)
+        # nnsight keeps sources and compiled blocks by file and line for the process's life:
+        # another snippet of the page, or an edited page, would run the old block.
+        kept: Any = sys.modules.get("nnsight.tracing.globals")
+        if kept:
+            kept.SOURCES.pop(file, None)
+            for site in [site for site in kept.BLOCKS if site[0] == file]:
+                del kept.BLOCKS[site]
+
+    forget()
+    # No modification time: `linecache.checkcache` then leaves the entry alone.
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    try:
+        yield
+    finally:
+        forget()
+
+
+class _Output(io.TextIOBase):
+    """Standard output, kept up to a limit."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        if self.size <= OUTPUT_LIMIT:
+            self.pieces.append(text[: OUTPUT_LIMIT + 1 - self.size])
+        self.size += len(text)
+        return len(text)
+
+    def text(self) -> str:
+        kept = "".join(self.pieces)
+        if self.size > OUTPUT_LIMIT:
+            return f"{kept[:OUTPUT_LIMIT]}\n… cut here: {OUTPUT_LIMIT} of {self.size} characters are shown\n"
+        return kept
