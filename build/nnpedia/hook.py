@@ -1,0 +1,121 @@
+"""The MkDocs hook: adds the generated pages to the site, and checks every link of what came out.
+
+Pages exist only in memory, made anew from the records on every build, so a family folder that is
+gone leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import html
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page as MkDocsPage
+from mkdocs.structure.toc import AnchorLink, TableOfContents
+
+from nnpedia import pages
+from nnpedia.badges import check_badges, load_badges
+from nnpedia.cache import families_folder, home
+from nnpedia.entry import load_entries
+from nnpedia.errors import NnpediaError
+from nnpedia.links import broken_links
+from nnpedia.prose import Heading
+
+log = logging.getLogger("mkdocs.hooks.nnpedia")
+
+CARDS = "<!-- families -->"
+_HEADING = re.compile(r'<h([23]) id="([^"]+)">(.*?)</h\1>', re.DOTALL)
+
+# What one build made: by the page's source path. MkDocs hands hooks no place of their own.
+_generated: dict[str, pages.Page] = {}
+_cards: list[str] = []
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Generate every page and say where it stands in the navigation."""
+    _generated.clear()
+    _cards.clear()
+    try:
+        generate()
+    except NnpediaError as error:
+        raise PluginError(str(error)) from None
+    for page in _generated.values():
+        files.append(File.generated(config, page.uri, content=f"# {page.title}\n"))
+    config.nav = navigation(list(_generated.values()))
+    return files
+
+
+def generate() -> None:
+    folder = families_folder()
+    entries = load_entries(folder, home() / "records")
+    badges = load_badges(folder)
+    check_badges((entry.family for entry in entries.values()), badges)
+    for entry in entries.values():
+        if not entry.built:
+            log.info("families/%s has no records yet: `nnpedia build %s` makes them", entry.name, entry.name)
+    made = [
+        pages.families_page(entries, badges),
+        *(pages.family_page(entry, badges, entries) for entry in entries.values()),
+        *pages.badge_pages(entries, badges),
+    ]
+    _generated.update({page.uri: page for page in made})
+    _cards.append(pages.index_cards(entries, badges))
+
+
+def navigation(made: list[pages.Page]) -> list[Any]:
+    def section(folder: str) -> list[Any]:
+        inside = [page for page in made if page.uri.startswith(f"{folder}/")]
+        return [page.uri if page.uri.endswith("index.md") else {page.title: page.uri} for page in inside]
+
+    return [
+        {"Home": "index.md"},
+        {"Getting started": "getting-started.md"},
+        {"Families": section("families")},
+        {"Badges": section("badges")},
+        {"Add a family": "add-a-family.md"},
+    ]
+
+
+def on_page_markdown(markdown: str, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
+    made = _generated.get(page.file.src_uri)
+    if made is not None:
+        page.meta["title"] = made.title
+        page.meta["description"] = html.escape(made.description)
+    return markdown
+
+
+def on_page_content(content: str, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
+    made = _generated.get(page.file.src_uri)
+    if made is None:
+        return _HEADING.sub(with_permalink, content.replace(CARDS, "".join(_cards)))
+    page.toc = table_of_contents(made.headings)
+    page.present_anchor_ids = set(re.findall(r'\bid="([^"]+)"', made.html))
+    return made.html
+
+
+def with_permalink(match: re.Match[str]) -> str:
+    level, name, text = match.groups()
+    link = f'<a class="headerlink" href="#{name}" title="Link to this heading">#</a>'
+    return f'<h{level} id="{name}">{text}{link}</h{level}>'
+
+
+def table_of_contents(headings: list[Heading]) -> TableOfContents:
+    """MkDocs' nested contents; the theme lists what is under the page's one title."""
+    top: list[AnchorLink] = []
+    for heading in headings:
+        link = AnchorLink(heading.text, heading.id, heading.level)
+        (top[-1].children if heading.level > 2 and top else top).append(link)
+    return TableOfContents(top)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Every link, anchor and asset of every page, the theme's included; a broken one is a warning."""
+    for problem in broken_links(Path(config.site_dir)):
+        log.warning("%s", problem)
+
+

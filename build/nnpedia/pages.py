@@ -1,0 +1,236 @@
+"""Pages: entries in, HTML out. Pure functions; nothing here reads a file but the templates.
+
+Every template autoescapes, so a spec, a notes heading or a model's repr can hold any text. What
+is passed as `Markup` was made by `prose` or by another template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from nnpedia import diagram, prose, views
+from nnpedia.badges import Badge
+from nnpedia.cache import templates_folder
+from nnpedia.entry import Entry
+from nnpedia.errors import place
+from nnpedia.record import SnippetFact
+
+
+@dataclass(frozen=True)
+class Page:
+    """A generated page: where it goes, its title, the article's HTML and its table of contents."""
+
+    uri: str  # "families/phimoe.md"; served at families/phimoe/
+    title: str
+    html: str
+    headings: list[prose.Heading] = field(default_factory=list)
+    description: str = ""
+
+
+@lru_cache(maxsize=4)
+def environment(folder: Path) -> Environment:
+    """Jinja over the templates folder; undefined names are errors, everything is escaped."""
+    jinja = Environment(
+        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    jinja.filters |= {
+        "shown": views.shown,
+        "counted": views.counted,
+        "epsilons": views.epsilons,
+        "spans": views.spans,
+        "printout": coloured_printout,
+    }
+    jinja.globals |= {"anchor": views.anchor, "slug": slug, "HEIGHT": diagram.HEIGHT, "RAIL": diagram.RAIL, "WIDTH": diagram.WIDTH}
+    return jinja
+
+
+def render(template: str, **context: Any) -> Markup:
+    return Markup(environment(templates_folder()).get_template(template).render(**context))  # noqa: S704 - autoescaped
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def plain(text: str) -> str:
+    """Text for the theme's own templates, which do not escape: markup characters become look-alikes."""
+    table = str.maketrans({"<": "‹", ">": "›", "&": "＆", '"': "”", "{": "(", "}": ")"})
+    return " ".join(text.translate(table).split())
+
+
+def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str, Entry]) -> Page:
+    """The page of one family: everything its spec, notes and records say.
+
+    Raises:
+        BuildFailure: notes and the record of their snippets do not match.
+    """
+    family = entry.family
+    uri, title = f"families/{family.family}.md", plain(family.title)
+    if not entry.built:
+        html = render("unbuilt.html", entry=entry, family=family)
+        return Page(uri, title, html, description=plain(family.subtitle))
+    hosts = views.host_views(entry)
+    rows = [row for host in hosts for row in host.rows]
+    laws = views.law_rows(entry)
+    notes = family_notes(entry, rows)
+    lead = entry.facts[0]
+    varies = {f"{row.fact.host}.{row.fact.name}" for row in rows if row.varies or row.never}
+    context = {
+        "entry": entry,
+        "family": family,
+        "badges": {name: badges[name] for name in family.badges},
+        "base": families.get(family.extends or ""),
+        "lead": lead,
+        "kinds": kind_rows(lead.kinds),
+        "strip": strip(rows),
+        "diagrams": diagram.diagrams(lead, varies),
+        "hosts": hosts,
+        "rows": {(row.fact.host, row.fact.name): row for row in rows},
+        "absent": views.absent(entry),
+        "matrix": views.matrix(entry, hosts),
+        "laws": laws,
+        "identity": views.contribution(laws),
+        "formula": lambda law: linked_formula(law, rows),
+        "sizes": views.size_table(entry.references),
+        "config": views.config_split(lead.config),
+        "notes": notes,
+        "about": prose.render(family.about, file=place(family.folder / "family.yml")),
+    }
+    html = render("family.html", **context)
+    return Page(uri, title, html, contents(notes.headings), plain(family.subtitle))
+
+
+def family_notes(entry: Entry, rows: Sequence[views.ValueRow]) -> prose.Prose:
+    links = {row.fact.name: f"#{row.anchor}" for row in rows}
+    links |= {f"{row.fact.host}.{row.fact.name}": f"#{row.anchor}" for row in rows}
+    return prose.render(
+        entry.notes, file=entry.notes_file, snippets=entry.snippets, show=snippet_result, links=links
+    )
+
+
+def snippet_result(fact: SnippetFact) -> str:
+    """What stands under a fence: what it ran on, its output, how many asserts passed."""
+    return render("result.html", fact=fact)
+
+
+def contents(notes: Sequence[prose.Heading]) -> list[prose.Heading]:
+    """The family page's table of contents, the notes' headings in their place."""
+    heads = [
+        (2, "block", "01 The block"),
+        (2, "api", "02 The API"),
+        (3, "values", "Values"),
+        (3, "availability", "Availability"),
+        (3, "laws", "Laws"),
+        (3, "printout", "Printout"),
+        (3, "config", "Config"),
+        (2, "notes", "03 Notes"),
+        (2, "spec", "04 From the family spec"),
+        (2, "provenance", "Provenance"),
+    ]
+    outline = [prose.Heading(*head) for head in heads]
+    at = [heading.id for heading in outline].index("notes") + 1
+    return [*outline[:at], *(heading for heading in notes if heading.level == 3), *outline[at:]]
+
+
+def kind_rows(kinds: Sequence[Any]) -> list[tuple[str, list[int], int]]:
+    """Each block kind with its layers and the number of its hue."""
+    return [(kind.name, kind.layers, index % 6) for index, kind in enumerate(kinds)]
+
+
+def strip(rows: Sequence[views.ValueRow]) -> dict[str, list[tuple[str, views.ValueRow]]]:
+    """The model in a line: the modules before the stack and after it, with the value each gives."""
+    found: dict[str, list[tuple[str, views.ValueRow]]] = {"before": [], "after": []}
+    for row in rows:
+        module = diagram.module_of(row.fact)
+        if row.fact.host == "model" and (module or row.fact.name == "logits"):
+            late = row.fact.name in ("final_norm_output", "lm_head_output", "logits")
+            found["after" if late else "before"].append((module or "logits", row))
+    return found
+
+
+def linked_formula(law: views.LawRow, rows: Sequence[views.ValueRow]) -> Markup:
+    """The law's formula with the names of values leading to their rows."""
+    by_name = {(row.fact.host, row.fact.name): row for row in rows}
+    unique: dict[str, views.ValueRow | None] = {}
+    for row in rows:
+        unique[row.fact.name] = None if row.fact.name in unique else row
+    parts = re.split(r"([A-Za-z_][\w.]*)", law.formula)
+    return Markup("").join(_linked(part, law.host, by_name, unique) for part in parts)
+
+
+def _linked(
+    word: str, host: str, by_name: Mapping[tuple[str, str], views.ValueRow], unique: Mapping[str, views.ValueRow | None]
+) -> Markup:
+    owner, _, name = word.rpartition(".")
+    row = by_name.get((owner or host, name)) or unique.get(name)
+    if row is None:
+        return escape(word)
+    return Markup('<a href="#{}">{}</a>').format(row.anchor, word)
+
+
+def coloured_printout(text: str) -> Markup:
+    """A model's printout with the lines of standard values set apart."""
+    lines = []
+    for line in text.splitlines():
+        match = re.fullmatch(r"(\s*)\((\w+)\)( -> )?([^:]*)(: .*)?", line)
+        if match and (match[3] or match[2] == "input_size") and match[5]:
+            line = Markup("{}(<b>{}</b>){}<i>{}</i><s>{}</s>").format(*(match[index] or "" for index in range(1, 6)))
+        lines.append(escape(line))
+    return Markup("\n").join(lines)
+
+
+def badge_pages(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> list[Page]:
+    """A page per badge that some family has, and the list of them."""
+    holders = {
+        name: [entry for entry in entries.values() if name in entry.family.badges] for name in badges
+    }
+    held = {name: badges[name] for name, families in holders.items() if families}
+    listing = Page(
+        "badges/index.md", "Badges", render("badges.html", badges=held, holders=holders), description="What sets families apart."
+    )
+    pages = [
+        Page(
+            f"badges/{name}.md",
+            plain(badge.title),
+            render("badge.html", name=name, badge=badge, more=prose.render(badge.more).html, families=holders[name], badges=badges),
+            description=plain(badge.says),
+        )
+        for name, badge in held.items()
+    ]
+    return [listing, *pages]
+
+
+def families_page(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> Page:
+    """The list of every family, a line each."""
+    html = render("families.html", entries=list(entries.values()), badges=badges, summary=summary)
+    return Page("families/index.md", "Families", html, description="Every family the encyclopedia describes.")
+
+
+def index_cards(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> Markup:
+    """The cards of the home page, which stands at the root of the site."""
+    return render("cards.html", entries=list(entries.values()), badges=badges, summary=summary)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A family in numbers."""
+
+    values: int
+    laws: int
+    snippets: int
+
+
+def summary(entry: Entry) -> Summary:
+    return Summary(
+        values=sum(len(host.rows) for host in views.host_views(entry)),
+        laws=sum(bool(law.measured) and law.exception is None for law in views.law_rows(entry)),
+        snippets=sum(snippet.ran for snippet in entry.snippets),
+    )
