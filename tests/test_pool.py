@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from nnpedia.errors import NnpediaError
 from nnpedia.pool import Job, Limits, Result, default_limits, run_jobs
 

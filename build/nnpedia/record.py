@@ -171,3 +171,13 @@ class Run(Fact):
     laws: list[LawFact]
     snippets: list[SnippetFact]
     problems: list[Problem] = []
+
+
+class Page(Fact):
+    """A hand-written page (of `site/`, or the README): what its snippets gave."""
+
+    kind: Literal["page"] = "page"
+    file: str  # relative to the checkout
+    versions: Versions
+    snippets: list[SnippetFact]
+    problems: list[Problem] = []

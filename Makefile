@@ -1,0 +1,59 @@
+# make site    the encyclopedia into public/
+# make test    every test
+# make check   style, types and specs, without loading a model
+# make serve   the site at http://127.0.0.1:8000, rebuilt as files change
+# make clean   what was built (the checkpoints and the environment stay); make distclean: those too
+#
+# Each sets itself up. PYTHON names the interpreter .venv is made with (3.11 or newer);
+# WORKERS says how many units a build runs at once.
+
+.DEFAULT_GOAL := site
+.PHONY: site test check serve clean distclean setup
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
+BUILD_FLAGS := $(if $(WORKERS),--workers $(WORKERS))
+
+site: $(STAMP)
+	@$(BIN)/nnpedia build --site $(BUILD_FLAGS)
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+check: $(STAMP)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/nnpedia check
+
+serve: $(STAMP)
+	@$(BIN)/nnpedia build --no-site $(BUILD_FLAGS)
+	@$(BIN)/mkdocs serve
+
+clean:
+	@rm -rf public public.new public.old dist .nnpedia/records .pytest_cache .mypy_cache .ruff_cache
+	@find build tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	@rm -rf $(VENV) .nnpedia
+
+setup: $(STAMP)
+
+# torch goes in first and by its exact version: asked for through another package,
+# a resolver may take a newer release or one built for an accelerator.
+$(STAMP): pyproject.toml constraints.txt
+	@set -e; python=; for each in $(CANDIDATES); do \
+	  if command -v $$each >/dev/null && $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  then python=$$each; break; fi; done; \
+	if [ -z "$$python" ]; then echo "Python 3.11 or newer is needed (transformers 5.24 asks for it);" \
+	  "make PYTHON=/path/to/python3.11 names one" >&2; exit 2; fi; \
+	if [ ! -x $(BIN)/python ]; then echo "making $(VENV) with $$($$python --version)"; $$python -m venv $(VENV); fi
+	@echo "installing the pinned requirements into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling editables
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation \
+	  -e '.[site,weights,test,dev]'
+	@touch $@

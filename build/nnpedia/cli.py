@@ -1,0 +1,288 @@
+"""The command line. Exit codes: 0 all is well, 1 something documented is wrong, 2 bad input.
+
+Commands import what they need when they run, so that `--help`, `check` and `families` are quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from nnpedia.errors import NnpediaError
+
+app = typer.Typer(
+    name="nnpedia",
+    help="An encyclopedia of transformer families, built from specs and checked on live models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[FAMILY]...", help="Which; all when none is named.")]
+Folder = Annotated[Path | None, typer.Option("--families", metavar="DIR", help="A folder of families to use instead.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Workers = Annotated[int, typer.Option(min=1, help="How many units run at once.")]
+Checkpoint = Annotated[
+    str,
+    typer.Argument(metavar="CHECKPOINT", help="A Hub id, a folder, FAMILY:forge or FAMILY:NAME."),
+]
+Attention = Annotated[str | None, typer.Option("--attn", metavar="NAME", help="The attn_implementation to load with.")]
+Experts = Annotated[
+    str | None, typer.Option("--experts", metavar="NAME", help="The experts_implementation to load with.")
+]
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def main() -> NoReturn:
+    """Run the command line; an error a user can mend is one line and its exit code, never a traceback."""
+    try:
+        app()
+    except NnpediaError as error:
+        _end(error, f"nnpedia: {error}", error.exit_code)
+    except BrokenPipeError:  # the reader of our output has gone (`nnpedia families | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(0)
+    except Exception as error:
+        from nnpedia.pool import one_line
+
+        _end(error, f"nnpedia: unexpected {one_line(error)} (NNPEDIA_DEBUG=1 shows where)", 1)
+    sys.exit(0)
+
+
+def _end(error: Exception, line: str, code: int) -> NoReturn:
+    if _debug():
+        raise error
+    print(line, file=sys.stderr)
+    sys.exit(code)
+
+
+def _debug() -> bool:
+    return os.environ.get("NNPEDIA_DEBUG", "") not in ("", "0")
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks, and what failed units printed.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        print(f"nnpedia {installed('nnpedia')}")
+        raise typer.Exit
+    if debug:
+        os.environ["NNPEDIA_DEBUG"] = "1"
+
+
+@app.command()
+def build(
+    names: Names = None,
+    folder: Folder = None,
+    workers: Workers = CORES,
+    force: Annotated[bool, typer.Option("--force", help="Redo units whose inputs did not change.")] = False,
+    site: Annotated[
+        bool | None,
+        typer.Option("--site/--no-site", help="Render the pages; by default in a checkout, when no family is named."),
+    ] = None,
+    hub: Annotated[bool, typer.Option("--hub", help="Run the public checkpoints of the Hub too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring the records up to date and render the site from them."""
+    from nnpedia.cache import checkout
+
+    _use(folder)
+    root = checkout()
+    wanted = site if site is not None else root is not None and not names and folder is None
+    if wanted and root is None:
+        raise NnpediaError("the site is rendered in a checkout (a folder with mkdocs.yml); use --no-site here")
+    code = _run_units(names, workers, force, hub, as_json)
+    if wanted and root is not None:
+        if code:
+            print(
+                f"public/ is left as it was{'' if (root / 'public').exists() else ': there is none yet'}",
+                file=sys.stderr,
+            )
+        else:
+            from nnpedia.publish import publish
+
+            publish(root, root / "public")
+    raise typer.Exit(code)
+
+
+@app.command("test")
+def run_checks(
+    names: Names = None,
+    folder: Folder = None,
+    expression: Annotated[
+        str | None,
+        typer.Option("-k", metavar="EXPR", help="Only the snippets that match, as in pytest."),
+    ] = None,
+    workers: Workers = CORES,
+    hub: Annotated[bool, typer.Option("--hub", help="Test the public checkpoints of the Hub too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Do every check again: shapes, probes, laws, writes and snippets; with -k, only the snippets that match."""
+    _use(folder)
+    if expression is None:
+        raise typer.Exit(_run_units(names, workers, force=True, hub=hub, as_json=as_json))
+    raise typer.Exit(_run_snippets(names, expression))
+
+
+@app.command()
+def check(names: Names = None, folder: Folder = None, as_json: Json = False) -> None:
+    """Validate specs and notes without loading a model."""
+    from nnpedia.checking import check_families
+    from nnpedia.reporting import complain, print_json
+
+    _use(folder)
+    found = check_families(_folder(), names)
+    if as_json:
+        print_json({name: [str(error) for error in errors] for name, errors in found.items()})
+    else:
+        for errors in found.values():
+            for error in errors:
+                complain(str(error))
+        wrong = sum(bool(errors) for errors in found.values())
+        print(f"{len(found)} famil{'y' if len(found) == 1 else 'ies'} checked, {wrong} wrong")
+    raise typer.Exit(max((error.exit_code for errors in found.values() for error in errors), default=0))
+
+
+@app.command()
+def families(folder: Folder = None, as_json: Json = False) -> None:
+    """List the families."""
+    from nnpedia.family import load_families
+    from nnpedia.reporting import print_json
+
+    _use(folder)
+    known = load_families(_folder())
+    if as_json:
+        print_json(
+            [
+                {
+                    "family": name,
+                    "title": family.title,
+                    "extends": family.extends,
+                    "badges": list(family.badges),
+                    "checkpoints": [checkpoint.id for checkpoint in family.checkpoints],
+                }
+                for name, family in known.items()
+            ]
+        )
+        return
+    width = max((len(name) for name in known), default=0)
+    for name, family in known.items():
+        print(f"{name:{width}}  {family.title}")
+
+
+@app.command()
+def support(
+    checkpoint: Checkpoint,
+    attn: Attention = None,
+    experts: Experts = None,
+    folder: Folder = None,
+    as_json: Json = False,
+) -> None:
+    """Say which values a checkpoint has under a load, and for the others why not."""
+    from nnpedia.reporting import print_json
+
+    _use(folder)
+    with _quiet():
+        rows = _load(checkpoint, attn, experts).support()
+    if as_json:
+        print_json([dataclasses.asdict(row) | {"load": dict(row.load)} for row in rows])
+        return
+    width = max((len(f"{row.host}.{row.name}") for row in rows), default=0)
+    for row in rows:
+        advice = ", ".join(f"{key}={choice}" for key, choice in row.load)
+        says = "yes" if row.available else f"no: {row.reason}" + (f" (load with {advice})" if advice else "")
+        print(f"{row.host}.{row.name}".ljust(width), "", says)
+
+
+@app.command("print")
+def print_model(checkpoint: Checkpoint, attn: Attention = None, experts: Experts = None, folder: Folder = None) -> None:
+    """Print a checkpoint's tree under the standard names, with its values."""
+    _use(folder)
+    with _quiet():
+        text = str(_load(checkpoint, attn, experts))
+    print(text)
+
+
+def _use(folder: Path | None) -> None:
+    """Make `--families` hold for this process and for the workers it starts."""
+    if folder is not None:
+        os.environ["NNPEDIA_FAMILIES"] = str(folder.absolute())
+
+
+def _folder() -> Path:
+    from nnpedia.cache import families_folder
+
+    return families_folder()
+
+
+def _run_units(names: list[str] | None, workers: int, force: bool, hub: bool, as_json: bool) -> int:
+    """Run the build's units and tell of them; the exit code."""
+    from nnpedia import reporting, work
+
+    if hub:
+        os.environ["HF_HUB_OFFLINE"] = "0"
+    started = time.monotonic()
+    try:
+        with reporting.telling() as tell:
+            outcomes = work.build(names, workers=workers, force=force, hub=hub, on_event=tell)
+    except KeyboardInterrupt:
+        reporting.complain("interrupted; what was finished is kept")
+        raise typer.Exit(130) from None
+    reporting.complain_of(outcomes, _folder().parent, _debug())
+    if as_json:
+        reporting.print_json(reporting.as_data(outcomes))
+    else:
+        print(reporting.summary(outcomes, time.monotonic() - started))
+    return reporting.exit_code(outcomes)
+
+
+def _run_snippets(names: list[str] | None, expression: str) -> int:
+    """Run the matching snippets through pytest, which knows such expressions; the exit code."""
+    from importlib.util import find_spec
+
+    from nnpedia.family import family_folders
+    from nnpedia.work import choose
+
+    if find_spec("pytest") is None:
+        raise NnpediaError("-k selects through pytest, which is not installed: pip install 'nnpedia[test]'")
+    import pytest
+
+    known = family_folders(_folder())
+    notes = [str(known[name] / "notes.md") for name in choose(names, known)]
+    code = int(pytest.main(["-q", "-k", expression, *notes]))
+    if code == pytest.ExitCode.NO_TESTS_COLLECTED:
+        raise NnpediaError(f"no snippet matches {expression!r}")
+    return code if code in (0, 1) else 2
+
+
+def _load(checkpoint: str, attn: str | None, experts: str | None) -> Any:
+    """The checkpoint as a `StandardizedTransformer`."""
+    from nnpedia import StandardizedTransformer
+
+    return StandardizedTransformer(checkpoint, attn_implementation=attn, experts_implementation=experts)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the libraries' progress bars and advice out of what is printed."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    yield
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Produce: what a worker process does, one unit in, its record out as JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from nnpedia.errors import CheckpointError, nearest
+from nnpedia.family import load_family
+from nnpedia.record import Page, Problem, Reference, Run
+
+Named = TypeVar("Named")
+
+
+def produce(folder: str, family: str, kind: str, name: str) -> str:
+    """A unit's record.
+
+    The working folder becomes the one the families lie in, so that a record's `file:line` says
+    `families/...` wherever the build was started from.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    families = Path(folder).resolve()
+    os.chdir(families.parent)
+    record = page(name) if kind == "page" else of_family(families / family, kind, name)
+    return record.model_dump_json(indent=1) + "\n"
+
+
+def of_family(folder: Path, kind: str, name: str) -> Reference | Run:
+    """A reference or a run; raises `CheckpointError` for a name the family does not have."""
+    from nnpedia import introspect
+    from nnpedia.checkpoints import runnables
+
+    family = load_family(folder)
+    if kind == "reference":
+        return introspect.reference(family, _named(name, {each.id: each for each in family.checkpoints}))
+    return introspect.run(family, _named(name, {each.name: each for each in runnables(family, hub=True)}))
+
+
+def page(file: str) -> Page:
+    """A hand-written page's snippets, and what is wrong with the page."""
+    from nnpedia import introspect
+    from nnpedia.fences import check_notes, fences
+    from nnpedia.snippets import PROMPT, run_fences
+
+    snippets = run_fences(fences(file, file=file), introspect.page_loader(), PROMPT)
+    failed = [
+        Problem(where=f"{fact.file}:{fact.line}", what=fact.error or "it failed") for fact in snippets if not fact.ok
+    ]
+    found = [
+        problem for problem in check_notes(file, file=file) if problem.where not in {each.where for each in failed}
+    ]
+    return Page(file=file, versions=introspect.versions(), snippets=snippets, problems=[*failed, *found])
+
+
+def _named(name: str, found: Mapping[str, Named]) -> Named:
+    if name not in found:
+        raise CheckpointError(f"there is no checkpoint {name!r}{nearest(name, found)}")
+    return found[name]

@@ -1,0 +1,169 @@
+"""Records on disk: `records/<family>/<kind>-<position>-<name>.json`, each with its key beside it.
+
+The `.key` file says what the record was made from, and the digest of the record's own bytes; so a
+record that was cut short, edited or left by another version is told from a good one without
+parsing it. Writes are atomic, the record first and its key after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from nnpedia.cache import write_atomically
+from nnpedia.errors import NnpediaError
+from nnpedia.record import Page, Problem, Reference, Run
+
+AnyRecord = Reference | Run
+_ADAPTER: TypeAdapter[Reference | Run | Page] = TypeAdapter(
+    Annotated[Reference | Run | Page, Field(discriminator="kind")]
+)
+PAGES = "_pages"  # where a family's name would stand; no family can be called so
+
+
+@dataclass(frozen=True, order=True)
+class Unit:
+    """One piece of work and the record it makes: a public checkpoint's reference, a run, or a page's snippets.
+
+    `position` is the checkpoint's place in its list in the spec; records are read in that order.
+    A page has no family: `family` is `PAGES`, and `name` its path from the checkout's root.
+    """
+
+    family: str
+    kind: Literal["reference", "run", "page"]
+    position: int
+    name: str
+
+    def __str__(self) -> str:
+        if self.kind == "page":
+            return self.name
+        return f"{self.family}: {self.name}" + (" at full size" if self.kind == "reference" else "")
+
+    @property
+    def file(self) -> str:
+        # quoted, so that a name can neither leave its folder nor collide with another's
+        return f"{quote(self.family, safe='')}/{self.kind}-{self.position:02d}-{quote(self.name, safe='')}.json"
+
+
+def records_folder(home: Path) -> Path:
+    return home / "records"
+
+
+def path_of(home: Path, unit: Unit) -> Path:
+    return records_folder(home) / unit.file
+
+
+def store(home: Path, unit: Unit, key: str, text: str) -> None:
+    """Write a record and then its key; a crash between the two leaves a unit that is done again."""
+    path = path_of(home, unit)
+    write_atomically(path, text)
+    write_atomically(path.with_suffix(".key"), f"{key} {_digest(text.encode())}\n")
+
+
+def is_fresh(home: Path, unit: Unit, key: str) -> bool:
+    """Whether the unit's record is whole and was made from what `key` stands for."""
+    path = path_of(home, unit)
+    try:
+        said = path.with_suffix(".key").read_text().split()
+        return said == [key, _digest(path.read_bytes())]
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def problems_of(home: Path, unit: Unit) -> list[Problem]:
+    """What the unit's record says is wrong."""
+    content = json.loads(path_of(home, unit).read_bytes())
+    return [Problem(**problem) for problem in content.get("problems", [])]
+
+
+def drop(home: Path, unit: Unit) -> None:
+    """Forget the unit's record, so that nothing is published from what no longer holds."""
+    path = path_of(home, unit)
+    path.with_suffix(".key").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def prune(home: Path, keep: Iterable[Unit], spare: Collection[str] = ()) -> list[str]:
+    """Delete every record but those of `keep` and of the families of `spare`; the names of the files deleted."""
+    wanted = {path_of(home, unit) for unit in keep}
+    gone = []
+    for path in sorted(records_folder(home).glob("*/*")):
+        if path.parent.name in spare:
+            continue
+        # a hidden file is a temporary one: whoever writes it holds the lock, so one found here was left by a crash
+        if path.with_suffix(".json") not in wanted or path.name.startswith("."):
+            path.unlink(missing_ok=True)
+            if path.suffix == ".json":
+                gone.append(f"{path.parent.name}/{path.name}")
+    for folder in records_folder(home).glob("*/"):
+        with contextlib.suppress(OSError):  # not empty: kept
+            folder.rmdir()
+    return gone
+
+
+def load_all(home: Path, say: Callable[[str], None] = lambda line: None) -> dict[str, list[AnyRecord]]:
+    """The families' records, by family: references and then runs, each in the spec's order.
+
+    A record that cannot be read is treated as missing; `say` gets a line about it.
+    """
+    found: dict[str, list[AnyRecord]] = {}
+    for record in _records(home, "*/*.json", say):
+        if not isinstance(record, Page):
+            found.setdefault(record.family, []).append(record)
+    return found
+
+
+def load_pages(home: Path, say: Callable[[str], None] = lambda line: None) -> dict[str, Page]:
+    """The hand-written pages' records, by the page's path; as `load_all` otherwise."""
+    pages = [record for record in _records(home, f"{PAGES}/*.json", say) if isinstance(record, Page)]
+    return {page.file: page for page in pages}
+
+
+def _records(home: Path, pattern: str, say: Callable[[str], None]) -> Iterator[Reference | Run | Page]:
+    for path in sorted(records_folder(home).glob(pattern)):
+        if path.name.startswith("."):
+            continue
+        try:
+            yield _ADAPTER.validate_json(path.read_bytes())
+        except (ValidationError, OSError) as error:
+            reason = f"{error.errors()[0]['msg']}" if isinstance(error, ValidationError) else str(error)
+            say(f"{path}: this record cannot be read and is left out ({reason}); the next build makes it again")
+
+
+@contextlib.contextmanager
+def locked(home: Path, say: Callable[[str], None] = lambda line: None, seconds: float = 3600.0) -> Iterator[None]:
+    """Hold the records' lock; a second build waits here until the first has ended, however it ends."""
+    from filelock import FileLock, Timeout
+
+    folder = records_folder(home)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say("another build is at work on these records: waiting for it")
+            lock.acquire(timeout=seconds)
+    except Timeout:
+        raise NnpediaError(f"another build has held the records for {seconds:g} s", where=str(folder)) from None
+    except OSError as error:
+        raise NnpediaError(
+            f"the records cannot be written ({error.strerror}); set NNPEDIA_HOME to a folder that can",
+            where=str(folder),
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

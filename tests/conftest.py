@@ -1,0 +1,61 @@
+"""Shared by all tests: where they keep things, and what may not be skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure() -> None:
+    """Tests use the checkout's cache, so that a checkpoint converted once stays converted."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("NNPEDIA_HOME", str(ROOT / ".nnpedia"))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def home() -> Path:
+    """The cache folder that checkpoints are kept in."""
+    from nnpedia.cache import home
+
+    return home()
+
+
+@pytest.fixture(scope="session")
+def one_thread() -> Iterator[None]:
+    """One torch thread: small models are quicker so, and results repeat to the bit."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def _must_run(item: pytest.Item) -> bool:
+    return bool(os.environ.get("CI")) and item.get_closest_marker("browser") is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Where CI is set, a browser test that is skipped has failed."""
+    report = yield
+    if report.skipped and _must_run(item):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and a browser test may not be: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Any:
+    """Where CI is set, a whole module that skips itself has failed too."""
+    report = yield
+    if os.environ.get("CI") and report.skipped:
+        report.outcome = "failed"
+    return report
