@@ -1,0 +1,102 @@
+"""The functions formulas may call: the arithmetic of attention, mixtures and readouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Softmax over the last axis, in float32 as the models do, back in the scores' dtype."""
+    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
+
+
+def softcap(x: Tensor, cap: float | None) -> Tensor:
+    """`cap · tanh(x / cap)`; `x` itself when there is no cap."""
+    return x if cap is None else torch.tanh(x / cap) * cap
+
+
+def shared_out(per_group: Tensor, heads: int) -> Tensor:
+    """Key or value heads `[batch num_kv_heads seq dim]`, each repeated for its query heads."""
+    return per_group.repeat_interleave(heads // per_group.shape[1], dim=1)
+
+
+def dot(queries: Tensor, keys: Tensor) -> Tensor:
+    """`[batch num_heads query key]` dot products, key heads shared out among query heads."""
+    return torch.matmul(queries, shared_out(keys, queries.shape[1]).transpose(2, 3))
+
+
+def mix(pattern: Tensor, values: Tensor) -> Tensor:
+    """`[batch seq num_heads head_dim]`: each head's values weighted by its pattern."""
+    return torch.matmul(pattern, shared_out(values, pattern.shape[1])).transpose(1, 2)
+
+
+def unmasked(x: Tensor, scores: Tensor) -> Tensor:
+    """`x` where the scores are not masked, zero elsewhere."""
+    return x.masked_fill(scores <= torch.finfo(scores.dtype).min / 2, 0)
+
+
+def side_by_side(heads: Tensor) -> Tensor:
+    """`[batch seq num_heads head_dim]` as `[batch seq num_heads·head_dim]`."""
+    return heads.flatten(-2)
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """`x` times the transpose of a `[out in]` weight."""
+    return torch.nn.functional.linear(x, weight)
+
+
+def counted(like: Tensor) -> Tensor:
+    """Positions `[1 seq]` of a `[batch seq …]` tensor, counted from 0."""
+    return torch.arange(like.shape[1], device=like.device).unsqueeze(0)
+
+
+def at_last_token(per_position: Tensor) -> Tensor:
+    """`[batch …]` of a `[batch seq …]` tensor of unpadded prompts: its last position."""
+    return per_position[:, -1]
+
+
+def sum_slots(per_slot: Tensor) -> Tensor:
+    """`[batch seq top_k hidden_size]` summed over its slots."""
+    return per_slot.sum(-2)
+
+
+def each_expert(experts: Any, x: Tensor, indices: Tensor) -> Slots:
+    """Every slot's expert run alone on its token: `[batch seq top_k hidden_size]`, unweighted."""
+    flat, slots = x.flatten(0, 1), indices.flatten(0, 1)
+    out = torch.zeros(*slots.shape, x.shape[-1], dtype=x.dtype, device=x.device)
+    for expert in slots.unique().tolist():
+        token, slot = torch.where(slots == expert)
+        out[token, slot] = _one_expert(experts, flat[token], expert)
+    return Slots(out.unflatten(0, x.shape[:2]))
+
+
+class Slots:
+    """Per-slot outputs that a `[batch seq top_k]` weight multiplies slot by slot."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        self.outputs = outputs
+
+    def __mul__(self, weights: Tensor) -> Tensor:
+        return self.outputs * weights.unsqueeze(-1)
+
+
+def _one_expert(experts: Any, x: Tensor, expert: int) -> Tensor:
+    def project(name: str, x: Tensor) -> Tensor:
+        weight = getattr(experts, name)[expert]
+        bias = getattr(experts, f"{name}_bias", None)
+        out = x @ (weight if experts.is_transposed else weight.transpose(0, 1))
+        return out if bias is None else out + bias[expert]
+
+    if experts.has_gate:
+        return project("down_proj", experts._apply_gate(project("gate_up_proj", x)))
+    return project("down_proj", experts.act_fn(project("up_proj", x)))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (softmax, softcap, dot, mix, unmasked, side_by_side, linear, counted, at_last_token, sum_slots, each_expert)
+}

@@ -1,0 +1,94 @@
+"""Opening a checkpoint: its config and tokenizer now, its weights when the first trace needs them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nnpedia.errors import CheckpointError, NnpediaError
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What `StandardizedTransformer` hands to nnsight."""
+
+    source: Any  # a folder's path, or a loaded module
+    model_type: str
+    tokenizer: Any
+    load: dict[str, Any]
+
+
+def open_checkpoint(
+    checkpoint: str | Path | torch.nn.Module, revision: str | None, tokenizer: Any, load: dict[str, Any]
+) -> Opened:
+    """Resolve a checkpoint to a folder or a module; raises `CheckpointError` in one line."""
+    if isinstance(checkpoint, torch.nn.Module):
+        return _open_module(checkpoint, tokenizer, load)
+    from transformers import AutoConfig
+
+    from nnpedia.checkpoints import resolve
+
+    folder = str(resolve(checkpoint, revision))
+    with reading(str(checkpoint)):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    return Opened(folder, config.model_type, tokenizer or load_tokenizer(folder), load)
+
+
+def _open_module(module: torch.nn.Module, tokenizer: Any, load: dict[str, Any]) -> Opened:
+    config: Any = getattr(module, "config", None)
+    if config is None or not hasattr(config, "model_type"):
+        raise CheckpointError(f"{type(module).__name__} is not a transformers model: it has no config with a model_type")
+    if "attn_implementation" in load:
+        module.set_attn_implementation(load.pop("attn_implementation"))  # type: ignore[operator]
+    if "experts_implementation" in load:
+        module.set_experts_implementation(load.pop("experts_implementation"))  # type: ignore[operator]
+    if "dtype" in load or "device" in load:
+        module.to(dtype=load.pop("dtype", None), device=load.pop("device", None))
+    name = getattr(config, "name_or_path", "") or ""
+    if tokenizer is None and name and os.path.isdir(name):
+        tokenizer = load_tokenizer(name)
+    return Opened(module, config.model_type, tokenizer or TokenIdsOnly(), load)
+
+
+def load_tokenizer(folder: str) -> Any:
+    """The checkpoint's tokenizer, padding on the left; a stand-in that explains itself if it has none."""
+    from transformers import AutoTokenizer
+
+    if not any((Path(folder) / name).exists() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json")):
+        return TokenIdsOnly()
+    with reading(folder):
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+class TokenIdsOnly:
+    """Stands where a tokenizer would: the model then takes token ids, and text says so."""
+
+    pad_token = eos_token = pad_token_id = None
+    padding_side = "left"
+    is_fast = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise CheckpointError("this checkpoint came without a tokenizer: pass token ids, or tokenizer=")
+
+    encode = decode = batch_decode = apply_chat_template = __call__
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn whatever a library raises over a bad file into one line."""
+    try:
+        yield
+    except NnpediaError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(f"the checkpoint cannot be read: {text[:300]}", where=name) from error
+
+
+reading_weights = reading

@@ -1,0 +1,275 @@
+"""`StandardizedTransformer`: the standard names over any causal language model of a known family."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nnpedia.hosts import PATHS, Host, axis_sizes, host_class, host_classes, renames  # isort: skip  (nnsight first)
+from nnsight.modeling.transformers import TransformersModel
+from torch._guards import detect_fake_mode
+
+from nnpedia import formula
+from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
+from nnpedia.family import Family, family_folders, load_family
+from nnpedia.functions import FUNCTIONS
+
+log = logging.getLogger("nnpedia")
+
+#: What a load may choose, and the config attribute that tells what was chosen.
+LOAD_OPTIONS = {
+    "attn_implementation": "_attn_implementation",
+    "experts_implementation": "_experts_implementation",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """The forward call in progress: its rows, its length, each row's last real position."""
+
+    batch: int
+    seq: int
+    last: torch.Tensor
+
+
+class StandardizedTransformer(TransformersModel, Host):
+    """A transformer under the encyclopedia's names.
+
+    Args:
+        checkpoint: A Hub id, a folder, `family:name` for a checkpoint the encyclopedia makes
+            (`"phimoe:forge"`), or a loaded transformers module.
+        attn_implementation: `"eager"`, `"sdpa"`, …; `None` is the model's own default.
+        experts_implementation: `"eager"`, `"batched_mm"`, `"grouped_mm"`, …, on a mixture.
+        dtype: A torch dtype or its name; `None` is the checkpoint's own.
+        device: Where the weights go when they load.
+        revision: The commit, branch or tag of a Hub id.
+        families: The folder of family specs; `None` is the encyclopedia's own.
+
+    Nothing is loaded before the first trace but the config and the tokenizer. Raises
+    `CheckpointError` for a checkpoint that cannot be had and `UnknownFamily` for a `model_type`
+    that no family describes.
+    """
+
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    qk_head_dim: int
+    vocab_size: int
+    intermediate_size: int
+    num_experts: int
+    top_k: int
+
+    def __init__(
+        self,
+        checkpoint: str | Path | torch.nn.Module,
+        *,
+        attn_implementation: str | None = None,
+        experts_implementation: str | None = None,
+        dtype: torch.dtype | str | None = None,
+        device: str | torch.device | None = None,
+        revision: str | None = None,
+        families: Path | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.pop("trust_remote_code", False):
+            raise CheckpointError("code from a checkpoint is never run: trust_remote_code stays off")
+        asked = {
+            "attn_implementation": attn_implementation,
+            "experts_implementation": experts_implementation,
+            "dtype": dtype,
+            "device": device,
+        }
+        load = {key: value for key, value in asked.items() if value is not None}
+        from nnpedia.loading import open_checkpoint
+
+        opened = open_checkpoint(checkpoint, revision, kwargs.pop("tokenizer", None), load)
+        self.family = find_family(opened.model_type, families)
+        self.__class__ = host_class("model", self.family, StandardizedTransformer)
+        self.asked: dict[int, list[str]] = {}
+        self.probing = False
+        self._current: Call | None = None
+        super().__init__(
+            opened.source,
+            task="text-generation",
+            tokenizer=opened.tokenizer,
+            rename=renames(self.family),
+            envoys={PATHS[host]: envoy for host, envoy in reversed(host_classes(self.family).items())},
+            **opened.load,
+            **kwargs,
+        )
+        lengths = axis_sizes(self.family, self._attention_module(), self.text_config)
+        for name, length in lengths.items():
+            object.__setattr__(self, name, length)
+
+    # -- sizes and facts ----------------------------------------------------------------------
+
+    @property
+    def text_config(self) -> Any:
+        """The config of the text model: the config itself, unless a multimodal one wraps it."""
+        config = self._module.config
+        return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+    def _attention_module(self) -> torch.nn.Module | None:
+        attention = next((getattr(block, "self_attn", None) for block in self.layers), None)
+        return None if attention is None else attention._module
+
+    def load_options(self) -> dict[str, str]:
+        """What this load runs: `{"attn_implementation": "sdpa", …}`."""
+        config = self.text_config
+        options = {option: getattr(config, attribute, None) for option, attribute in LOAD_OPTIONS.items()}
+        if "mixture" not in self.family.parts:
+            options.pop("experts_implementation")
+        return {option: str(choice) for option, choice in options.items() if choice is not None}
+
+    def values(self, host: str | None = None) -> list[str]:
+        """The standard values this family has, as `host.name`, in the order the forward reaches them."""
+        return [name for name in self.forward_order() if host is None or name.split(".")[0] == host]
+
+    def forward_order(self) -> list[str]:
+        """The values in the order one forward reaches them, one block standing for all."""
+        return forward_order(self.family)
+
+    def support(self, layer: int | None = None) -> Any:
+        """Which values this load gives; see `nnpedia.support.support`."""
+        from nnpedia.support import support
+
+        return support(self, layer)
+
+    def project_on_vocab(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits `[batch seq vocab_size]` read out of a residual stream `[batch seq hidden_size]`.
+
+        The final norm, the head, and everything the model does after the head. Works inside and
+        outside a trace.
+        """
+        if not self.dispatched and detect_fake_mode() is None:
+            self.dispatch()
+
+        def lookup(name: str) -> Any:
+            if name == "hidden":
+                return hidden
+            if name in FUNCTIONS:
+                return FUNCTIONS[name]
+            head, *rest = name.split(".")
+            value: Any = self.text_config if head == "config" else self.child(head)
+            for part in rest:
+                value = getattr(value, part)
+            return value
+
+        return formula.evaluate(formula.parse(self.family.readout).left, lookup)
+
+    def __repr__(self) -> str:
+        from nnpedia.printout import printout
+
+        return printout(self)
+
+    # -- the call in progress -----------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether a forward call has begun."""
+        return self._current is not None
+
+    def call(self) -> Call:
+        """The forward call in progress; raises `OutsideTrace` when none is."""
+        if self._current is None:
+            raise OutsideTrace("no forward call is running")
+        return self._current
+
+    def call_sizes(self) -> dict[str, int]:
+        call = self.call()
+        return {"batch": call.batch, "seq": call.seq}
+
+    def rows(self) -> Any:
+        """The rows the running trace code sees (`nnpedia.values.Rows`)."""
+        from nnsight.intervention.interleaver import Mediator
+
+        from nnpedia.values import Rows
+
+        batch = self.call().batch
+        group = Mediator.current("rows").batch_group
+        batcher = self.interleaver.batcher
+        if group is None or batcher is None or not batcher.batching:
+            return Rows(0, batch, batch)
+        return Rows(group[0], group[1], batch)
+
+    def interleave(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        """nnsight's driver of every run, with the size of each forward call noted on the way."""
+        if not self.dispatched and detect_fake_mode() is None:
+            self.dispatch()
+        self.asked.clear()
+        with self._noting():
+            return super().interleave(fn, *args, **kwargs)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        hook = self._module.register_forward_pre_hook(self._note, with_kwargs=True)
+        try:
+            yield
+        finally:
+            hook.remove()
+            self._current = None
+
+    def _note(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        tokens = kwargs.get("input_ids", args[0] if args else None)
+        if tokens is None:
+            tokens = kwargs["inputs_embeds"]
+        batch, seq = tokens.shape[:2]
+        mask = kwargs.get("attention_mask")
+        positions = torch.arange(seq, device=tokens.device)
+        if isinstance(mask, torch.Tensor) and mask.dim() == 2:
+            # A mask may cover cached tokens too; only the call's own positions count here.
+            last = torch.where(mask[:, -seq:] != 0, positions, 0).amax(-1)
+        else:
+            last = (positions[-1:]).expand(batch)
+        self._current = Call(batch, seq, last)
+
+    def dispatch(self) -> None:
+        """Load the weights; raises `CheckpointError` in one line when they cannot be."""
+        from nnpedia.loading import reading_weights
+
+        with reading_weights(str(self.repo_id)):
+            super().dispatch()
+
+
+def forward_order(family: Family) -> list[str]:
+    """`host.name` of every value the family has, in the order a forward reaches them."""
+    have = {
+        host: [f"{host}.{name}" for name, spec in table.items() if spec.absent is None]
+        for host, table in family.values.items()
+    }
+    order: list[str] = []
+    for name in have.get("layers", []):
+        order.append(name)
+        if name == "layers.attention_norm_output":
+            order += have.get("self_attn", [])
+        if name == "layers.mlp_input":
+            order += have.get("mlp", [])
+    before = ("model.input_ids", "model.attention_mask", "model.input_size", "model.token_embeddings")
+    root = have.get("model", [])
+    return [name for name in root if name in before] + order + [name for name in root if name not in before]
+
+
+def find_family(model_type: str, folder: Path | None = None) -> Family:
+    """The family of a `model_type`; raises `UnknownFamily` naming the closest and how to add one."""
+    from nnpedia.cache import families_folder
+
+    folder = folder or families_folder()
+    known = family_folders(folder)
+    if model_type in known:
+        return load_family(known[model_type])
+    close = nearest(model_type, known).removeprefix("; did you mean ").removesuffix("?") or "'llama'"
+    raise UnknownFamily(
+        f"no family describes the model_type {model_type!r}; the closest is {close}: "
+        f"to draft one, make families/{model_type}/family.yml with `extends: {close.strip(chr(39))}` "
+        "and say what differs (the page Add a family shows how)"
+    )
+
+

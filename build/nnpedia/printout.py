@@ -1,0 +1,77 @@
+"""`print(model)`: the native modules under their standard names, and every value with its layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nnpedia.errors import Unavailable
+
+if TYPE_CHECKING:
+    from nnpedia.hosts import Host
+    from nnpedia.model import StandardizedTransformer
+
+
+def printout(model: StandardizedTransformer) -> str:
+    """The tree of a model: standard names, native classes, values, equal blocks folded into one."""
+    aliases = {path: alias for alias, path in model._aliases.items()}
+    lines = [f"{type(model._module).__name__}("]
+    for name, child in model._child_map.items():
+        if any(path.startswith(f"{name}.") for path in aliases):
+            for inner, grandchild in child._child_map.items():
+                lines += _child(aliases.get(f"{name}.{inner}", f"{name}.{inner}"), grandchild)
+        else:
+            lines += _child(aliases.get(name, name), child)
+    return "\n".join([*lines, *_values(model), ")"])
+
+
+def _child(label: str, envoy: Any) -> list[str]:
+    first, *rest = _tree(envoy)
+    return [f"  ({label}): {first}", *(f"  {line}" for line in rest)]
+
+
+def _tree(envoy: Any) -> list[str]:
+    module = envoy._module
+    if isinstance(module, torch.nn.ModuleList) and len(module):
+        return _blocks(envoy)
+    name = module._get_name()
+    extra = module.extra_repr()
+    aliases = {path: alias for alias, path in envoy._aliases.items()}
+    body = [line for child, inner in envoy._child_map.items() for line in _child(aliases.get(child, child), inner)]
+    body += _values(envoy)
+    if not body:
+        return [f"{name}({extra})"]
+    return [f"{name}(", *(f"  {line}" for line in extra.split("\n") if extra), *body, ")"]
+
+
+def _blocks(envoy: Any) -> list[str]:
+    """A `ModuleList`, neighbours that print alike folded into `(first-last): n x Class`."""
+    runs: list[tuple[int, int, list[str]]] = []
+    for index, child in enumerate(envoy._child_map.values()):
+        tree = _tree(child)
+        if runs and runs[-1][2] == tree:
+            runs[-1] = (runs[-1][0], index, tree)
+        else:
+            runs.append((index, index, tree))
+    lines = [f"{envoy._module._get_name()}("]
+    for first, last, tree in runs:
+        label = f"({first}): " if first == last else f"({first}-{last}): {last - first + 1} x "
+        lines += [f"  {label}{tree[0]}", *(f"  {line}" for line in tree[1:])]
+    return [*lines, ")"]
+
+
+def _values(envoy: Any) -> list[str]:
+    values = getattr(type(envoy), "family", None) and envoy.family.values.get(envoy.host_name)
+    return [f"  {_line(envoy, name)}" for name in values or {} if values[name].absent is None]
+
+
+def _line(host: Host, name: str) -> str:
+    value = getattr(type(host), name)
+    layout = "" if value.spec.layout == "scalar" else f" -> {value.spec.layout} [{' '.join(value.axes)}]"
+    line = f"({name}){layout}: {value.spec.says}"
+    try:
+        value.check_declared(host)
+    except Unavailable as error:
+        line += f"  ⚠︎ {error.reason}"
+    return line

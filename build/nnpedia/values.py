@@ -1,0 +1,302 @@
+"""Values: the descriptor that reads and assigns one standard value on a live model.
+
+Reading parks the trace until the forward reaches the value's place, takes the tensor out of the
+call's inputs or output, and lays it out as the vocabulary says. Assigning goes the same way back.
+Rows of several prompts are cut here when the model merges them into one leading axis; nnsight cuts
+them wherever the batch leads.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from nnsight.intervention.eproperty import WriteBack
+from nnsight.intervention.interleaver import Mediator, OutOfOrderError
+from nnsight.intervention.source import SourceNotAvailable
+
+from nnpedia.address import Address, parse
+from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable
+from nnpedia.layout import Pattern
+from nnpedia.readers import READERS
+from nnpedia.vocabulary import ValueSpec
+
+if TYPE_CHECKING:
+    from nnpedia.hosts import Host
+
+Keys = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows of the call a piece of trace code sees: `size` of `batch`, from `start`."""
+
+    start: int
+    size: int
+    batch: int
+
+    @property
+    def all(self) -> bool:
+        return self.size == self.batch
+
+
+class Value(property):
+    """A standard value as an attribute of its host.
+
+    Reading gives a tensor in the value's layout; what it raises: `OutsideTrace`, `Unavailable`
+    (with the reason, and the load that would give it), `ReadTooLate`. Assigning raises those, and
+    `ReadOnly` or `LayoutError`.
+    """
+
+    def __init__(self, name: str, spec: ValueSpec, axes: tuple[str, ...], pattern: Pattern | None) -> None:
+        super().__init__()
+        self.name, self.spec, self.axes, self.pattern = name, spec, axes, pattern
+        self.address = None if spec.at is None else parse(spec.at)
+        self.__doc__ = f"{spec.layout} [{' '.join(axes)}]: {spec.says}."
+
+    def __get__(self, host: Host | None, owner: type | None = None) -> Any:
+        if host is None:
+            return self
+        try:
+            return self._read(host)
+        except OutOfOrderError:
+            self._too_late(host)
+        except AttributeError as error:
+            raise Unavailable(self.name, f"{error}", where=host.place) from error
+
+    def __set__(self, host: Host, value: Any) -> None:
+        try:
+            self._write(host, value)
+        except OutOfOrderError:
+            self._too_late(host)
+        except AttributeError as error:
+            raise Unavailable(self.name, f"{error}", where=host.place) from error
+
+    # -- reading and writing ------------------------------------------------------------------
+
+    def _read(self, host: Host) -> Any:
+        mediator = self._enter(host)
+        if self.address is None:
+            return READERS[str(self.spec.reader)](host)
+        location = self.locate(host)
+        occurrence = mediator.wanted(location)
+        waiting = mediator.transform
+        if waiting is not None and waiting.key == (self, location, occurrence):
+            return waiting.view
+        raw = Mediator.value(location)
+        native = self._take(host, raw)
+        view, rows = self._split(host, native)
+        if self.pattern is not None and not _shares(view, native):
+            # An in-place edit of a copy would be lost, so the copy goes back when the trace moves on.
+            back = partial(self._repacked, host, raw, native, view, rows)
+            mediator.transform = WriteBack(back, view, self, location, occurrence)
+        return view
+
+    def _write(self, host: Host, value: Any) -> None:
+        self._enter(host)
+        if self.address is None:
+            raise ReadOnly(f"{self.name} is derived from other values and cannot be assigned", where=host.place)
+        location = self.locate(host)
+        raw = Mediator.value(location)
+        native = self._take(host, raw)
+        current, rows = self._split(host, native)
+        value = self._fitting(host, value, current)
+        Mediator.swap(location, self._repacked(host, raw, native, value, rows))
+
+    def _enter(self, host: Host) -> Mediator:
+        if not host.interleaver.interleaving:
+            raise OutsideTrace(
+                f"{self.name} exists only while the model runs: read it inside `with model.trace(prompt):`",
+                where=host.place,
+            )
+        self.check_declared(host)
+        mediator = Mediator.current(f"{host.path}.{self.name}")
+        host.root.asked.setdefault(id(mediator), []).append(f"{host.place}.{self.name}")
+        return mediator
+
+    def check_declared(self, host: Host) -> None:
+        """Raise `Unavailable` where the spec already says this block or load has no such value."""
+        if self.spec.absent is not None:
+            raise Unavailable(self.name, self.spec.absent, where=host.place)
+        if host.root.probing:
+            return
+        for option, choices in self.spec.needs.items():
+            chosen = host.root.load_options().get(option)
+            if chosen is not None and chosen not in choices:
+                raise Unavailable(
+                    self.name, f"{option} {chosen!r} does not compute it", {option: choices[0]}, where=host.place
+                )
+
+    def _repacked(self, host: Host, raw: Any, native: torch.Tensor, value: torch.Tensor, rows: Rows | None) -> Any:
+        """The call's raw inputs or output with this value in its place."""
+        if self.pattern is not None:
+            if rows is not None:
+                whole = self.pattern.split(native, self._sizes(host, rows.batch))
+                pieces = (whole[: rows.start], value, whole[rows.start + rows.size :])
+                value = torch.cat(pieces, dim=0)
+            value = self.pattern.merge(value)
+        return _replaced(raw, _keys(self._address, raw), value)
+
+    # -- finding the place --------------------------------------------------------------------
+
+    @property
+    def _address(self) -> Address:
+        assert self.address is not None
+        return self.address
+
+    def locate(self, host: Host) -> str:
+        """The nnsight location of the value, such as `model.model.layers.1.mlp.experts.input`."""
+        known = host.places.get(self.name)
+        if known is not None:
+            return known
+        address = self._address
+        envoy = host.origin(address.anchor)
+        for child in address.children:
+            envoy = envoy.child(child) if hasattr(envoy, "child") else _child(envoy, child)
+        path = envoy.path
+        if address.operations:
+            try:
+                node: Any = envoy
+                for operation in address.operations:
+                    node = _operation(node.source, operation)
+                path = node.path
+            except SourceNotAvailable as error:
+                raise Unavailable(self.name, str(error), self._other_load(host), where=host.place) from None
+            except AddressError as error:
+                raise Unavailable(self.name, error.message, self._other_load(host), where=host.place) from None
+        location = f"{path}.{'output' if address.access == 'output' else 'input'}"
+        if len(address.operations) < 2:  # a nested operation is instrumented anew in every run
+            host.places[self.name] = location
+        return location
+
+    def _other_load(self, host: Host) -> dict[str, str]:
+        options = host.root.load_options()
+        return {option: choices[0] for option, choices in self.spec.needs.items() if options.get(option) not in choices}
+
+    def _take(self, host: Host, raw: Any) -> torch.Tensor:
+        element = raw
+        for key in _keys(self._address, raw):
+            try:
+                element = element[key]
+            except (KeyError, IndexError, TypeError):
+                raise Unavailable(
+                    self.name, f"nothing is at {self._address} in this call", self._other_load(host), where=host.place
+                ) from None
+        if not isinstance(element, torch.Tensor):
+            kind = type(element).__name__
+            raise Unavailable(
+                self.name, f"{self._address} holds a {kind}, not a tensor", self._other_load(host), where=host.place
+            )
+        return element
+
+    # -- laying out ---------------------------------------------------------------------------
+
+    def _split(self, host: Host, native: torch.Tensor) -> tuple[torch.Tensor, Rows | None]:
+        """The tensor in standard layout, and the rows it was cut to when they were cut here."""
+        if self.pattern is None:
+            return native, None
+        try:
+            if not self.pattern.mixes_rows:
+                return self.pattern.split(native, self._sizes(host, None)), None
+            rows = host.root.rows()
+            inner = math.prod(self._sizes(host, None)[axis] for axis in self.pattern.native[0][1:])
+            held = native.shape[0] // max(inner, 1)
+            view = self.pattern.split(native, self._sizes(host, held))
+        except (RuntimeError, KeyError, ValueError) as error:
+            raise LayoutError(
+                f"{self.name} cannot be laid out: the tensor {list(native.shape)} does not fit "
+                f"{self.pattern.text!r} ({str(error).splitlines()[0]})",
+                where=host.place,
+            ) from None
+        if rows.all or held != rows.batch:
+            return view, None
+        return view[rows.start : rows.start + rows.size], rows
+
+    def _sizes(self, host: Host, batch: int | None) -> dict[str, int]:
+        sizes = {**host.root.call_sizes(), **host.axis_sizes()}
+        if batch is None:
+            sizes.pop("batch", None)
+        else:
+            sizes["batch"] = batch
+        return sizes
+
+    def _fitting(self, host: Host, value: Any, current: torch.Tensor) -> torch.Tensor:
+        if not isinstance(value, torch.Tensor):
+            raise LayoutError(f"{self.name} takes a tensor, not a {type(value).__name__}", where=host.place)
+        if value.shape != current.shape:
+            raise LayoutError(
+                f"{self.name} is {self.spec.layout} [{' '.join(self.axes)}], here {list(current.shape)}, "
+                f"but the assigned tensor is {list(value.shape)}",
+                where=host.place,
+            )
+        if value.dtype != current.dtype:
+            if value.is_floating_point() != current.is_floating_point():
+                raise LayoutError(
+                    f"{self.name} holds {current.dtype} but the assigned tensor is {value.dtype}", where=host.place
+                )
+            value = value.to(current.dtype)
+        return value.to(current.device)
+
+    def _too_late(self, host: Host) -> NoReturn:
+        mediator = Mediator.current(self.name)
+        if mediator.iteration != 0:
+            raise  # a loop over steps that outran the run: nnsight ends it with a warning
+        asked = host.root.asked.get(id(mediator), [])
+        before = f" after {asked[-2]}" if len(asked) > 1 else ""
+        order = ", ".join(host.root.forward_order())
+        raise ReadTooLate(
+            f"{self.name} was asked for{before}, and the forward had passed it or never reaches it; "
+            f"in one trace, block by block, ask in the order {order}",
+            where=host.place,
+        ) from None
+
+
+def _operation(source: Any, name: str) -> Any:
+    if name not in source.names:
+        there = ", ".join(source.names) or "none"
+        raise AddressError(f"there is no operation {name!r} inside {source.prefix}; the operations there are {there}")
+    return source.node(name)
+
+
+def _child(envoy: Any, name: str) -> Any:
+    found = envoy.__dict__.get(name)
+    if found is None:
+        there = ", ".join(envoy._child_map) or "none"
+        raise AddressError(f"{envoy.path} has no child {name!r}; its children are {there}")
+    return found
+
+
+def _keys(address: Address, raw: Any) -> Keys:
+    """Where in a call's raw output, or in its raw `(args, kwargs)`, the address points."""
+    if address.access == "output":
+        return address.index
+    if address.access == "args":
+        return (0, *address.index)
+    if address.access == "kwargs":
+        return (1, *address.index)
+    args, kwargs = raw
+    first: Keys = (0, 0) if args else (1, next(iter(kwargs)))
+    return (*first, *address.index)
+
+
+def _replaced(container: Any, keys: Keys, value: Any) -> Any:
+    """A copy of nested tuples, lists and mappings with the element at `keys` replaced."""
+    if not keys:
+        return value
+    key, *rest = keys
+    inner = _replaced(container[key], tuple(rest), value)
+    if isinstance(container, tuple):
+        items = [inner if index == key else item for index, item in enumerate(container)]
+        return type(container)(*items) if hasattr(container, "_fields") else tuple(items)
+    changed = copy.copy(container)
+    changed[key] = inner
+    return changed
+
+
+def _shares(view: torch.Tensor, native: torch.Tensor) -> bool:
+    """Whether an edit of `view` in place is an edit of `native`."""
+    return view.untyped_storage()._cdata == native.untyped_storage()._cdata
