@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from markdown.extensions.toc import slugify
+
 from nnpedia.errors import SpecError, nearest
 from nnpedia.record import Problem
 from nnpedia.rendering import OPENING, Block, is_python, rendered_blocks

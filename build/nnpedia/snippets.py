@@ -14,19 +14,20 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 from nnpedia.failures import failure
-from nnpedia.fences import Fence, chain, fences, unknown_runnable
+from nnpedia.fences import Fence, chain, fences, read_document, unknown_runnable
 from nnpedia.guard import ModelState, differences, model_state, settings_put_back
-from nnpedia.record import SnippetFact
+from nnpedia.record import Problem, SnippetFact
 
 Loader = Callable[[dict[str, str], str | None], Any]
 """(load options, `on=` or None) → a model; None where a page's snippets start from nothing."""
 
+PROMPT = "The Eiffel Tower is in the city of"
 OUTPUT_LIMIT = 20_000
 MODELS_KEPT = 3
 
@@ -84,7 +85,7 @@ def run_notes(
     Raises:
         SpecError: The file cannot be read.
     """
-    found = fences(path, file=file)
+    found = [_placed(fence, runnables) for fence in fences(path, file=file)]
     return run_fences(found, load, prompt, only=None if name is None else _of(found, name, runnables))
 
 
@@ -111,14 +112,24 @@ def run_fence(bench: Bench, found: Sequence[Fence], fence: Fence) -> SnippetFact
     return _run(bench, links)
 
 
+def problems(path: Path | str, facts: Sequence[SnippetFact], *, file: str | None = None) -> list[Problem]:
+    """What is wrong with a page that was run: its failed snippets, and Python that no fence of it holds."""
+    found = list(read_document(path, file=file).problems)
+    for fact in facts:
+        if fact.error:
+            where, _, what = fact.error.partition(": ")
+            found.append(Problem(where=where, what=what))
+    return found
+
+
+def _placed(fence: Fence, runnables: Sequence[str]) -> Fence:
+    lost = unknown_runnable(fence, runnables) if runnables and fence.runs else None
+    return replace(fence, runs=False, problem=lost) if lost else fence
+
+
 def _of(found: Sequence[Fence], name: str, runnables: Sequence[str]) -> list[Fence]:
     first = runnables[0] if runnables else name
-    chosen = []
-    for fence in found:
-        lost = not fence.runs or unknown_runnable(fence, runnables) is not None
-        if (first if lost else fence.on or first) == name:
-            chosen.append(fence)
-    return chosen
+    return [fence for fence in found if ((fence.on if fence.runs else None) or first) == name]
 
 
 def _run(bench: Bench, links: list[Fence]) -> SnippetFact:
