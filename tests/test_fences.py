@@ -256,6 +256,9 @@ def test_the_site_renders_with_the_extensions_the_finder_asks() -> None:
     assert configured["pymdownx.superfences"].get("relaxed_headers") is True
     may_differ = {"pymdownx.inlinehilite", "pymdownx.emoji", "pymdownx.arithmatex", "abbr", "toc", "tables"}
     assert set(configured) - set(EXTENSIONS) <= may_differ
+    assert set(EXTENSIONS) - set(configured) <= {"toc", "tables"}  # MkDocs' own
+    # Either would colour blocks that name no language.
+    assert not {"guess_lang", "default_lang"} & set(configured["pymdownx.highlight"])
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
-import linecache
 import re
-import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import CodeType
@@ -23,6 +21,7 @@ from nnpedia.failures import failure
 from nnpedia.fences import Fence, chain, fences, read_document, unknown_runnable
 from nnpedia.guard import ModelState, differences, model_state, settings_put_back
 from nnpedia.record import Problem, SnippetFact
+from nnpedia.sources import padded, source_under
 
 Loader = Callable[[dict[str, str], str | None], Any]
 """(load options, `on=` or None) → a model; None where a page's snippets start from nothing."""
@@ -146,7 +145,7 @@ def _run(bench: Bench, links: list[Fence]) -> SnippetFact:
     if not fence.continues:
         names = _names(model, bench.prompt)
     output = _Output()
-    with _source(fence.file, _padded(links)), settings_put_back(), contextlib.redirect_stdout(output):
+    with source_under(fence.file, padded(links)), settings_put_back(), contextlib.redirect_stdout(output):
         wrong = _execute(links, names, output)
     shown = output.text()
     changed = _changed(bench, model, before)
@@ -176,7 +175,7 @@ def _execute(links: list[Fence], names: dict[str, Any], output: io.TextIOBase) -
         if shown is not None:
             output.write(f"{shown!r}\n")
     except (Exception, SystemExit) as error:
-        return failure(error, fence.file, fence.line, _padded(links).split("\n"))
+        return failure(error, fence.file, fence.line, padded(links).split("\n"))
     return None
 
 
@@ -249,38 +248,6 @@ def _fact(fence: Fence, *, ran: bool, output: str = "", error: str | None = None
         ok=error is None,
         error=error,
     )
-
-
-def _padded(links: Sequence[Fence]) -> str:
-    """The code of a chain, each line at its number in the page."""
-    lines: list[str] = []
-    for fence in links:
-        lines += [""] * (fence.line - 1 - len(lines))
-        lines += fence.code.split("\n")
-    return "\n".join(lines) + "\n"
-
-
-@contextlib.contextmanager
-def _source(file: str, text: str) -> Iterator[None]:
-    """Let `text` be what Python and nnsight read under the name `file`."""
-
-    def forget() -> None:
-        linecache.cache.pop(file, None)
-        # nnsight keeps sources and compiled blocks by file and line for the process's life:
-        # another snippet of the page, or an edited page, would run the old block.
-        kept: Any = sys.modules.get("nnsight.tracing.globals")
-        if kept:
-            kept.SOURCES.pop(file, None)
-            for site in [site for site in kept.BLOCKS if site[0] == file]:
-                del kept.BLOCKS[site]
-
-    forget()
-    # No modification time: `linecache.checkcache` then leaves the entry alone.
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    try:
-        yield
-    finally:
-        forget()
 
 
 class _Output(io.TextIOBase):
