@@ -44,11 +44,11 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_nnpedia_loader(path: Path, config: pytest.Config) -> tuple[Any, str]:
     from nnpedia import introspect
+    from nnpedia.family import load_family
     from nnpedia.snippets import PROMPT
 
-    if _is_notes(path):
-        return introspect.loader(path.parent.name), PROMPT
-    return introspect.page_loader(), PROMPT
+    load = introspect.loader(load_family(path.parent)) if _is_notes(path) else introspect.page_loader()
+    return load, PROMPT
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Page | None:
