@@ -50,6 +50,8 @@ def _open_module(module: torch.nn.Module, tokenizer: Any, load: dict[str, Any]) 
         module.set_experts_implementation(load.pop("experts_implementation"))  # type: ignore[operator]
     if "dtype" in load or "device" in load:
         module.to(dtype=load.pop("dtype", None), device=load.pop("device", None))
+    # The pipeline nnsight makes would move the module to a device of its own choosing.
+    load["device"] = next(module.parameters()).device
     name = getattr(config, "name_or_path", "") or ""
     if tokenizer is None and name and os.path.isdir(name):
         tokenizer = load_tokenizer(name)

@@ -1,0 +1,80 @@
+"""Writes: proof that assigning a value reaches what comes after it, and that reading does not.
+
+Three forwards per value, beside a clean one: a value assigned to itself must leave the logits bit
+for bit as they were; a disturbed value, assigned or edited in place, must change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nnpedia.errors import NnpediaError
+from nnpedia.observe import Spot, read
+
+if TYPE_CHECKING:
+    from nnpedia.model import StandardizedTransformer
+
+LOGITS: Spot = (None, "model", "logits")
+
+
+@dataclass(frozen=True)
+class Write:
+    """What writing at one spot did; `None` where it could not be tried."""
+
+    assignable: bool
+    neutral: bool | None = None
+    causal: bool | None = None
+    in_place: bool | None = None
+    message: str | None = None
+
+
+def try_write(model: StandardizedTransformer, spot: Spot, prompt: str, clean: torch.Tensor) -> Write:
+    """Assign at a spot and compare the logits with the clean ones, `[batch seq vocab_size]`."""
+    spec = model.family.values[spot[1]][spot[2]]
+    if spec.at is None:
+        return Write(assignable=False)
+    disturb = disturbance(model, spot)
+
+    def logits(edit: Callable[[Any], Any]) -> torch.Tensor:
+        found = read(model, [LOGITS], prompt, edits={spot: edit})[LOGITS]
+        if isinstance(found, NnpediaError):
+            raise found
+        return found
+
+    def in_place(value: torch.Tensor) -> None:
+        value.copy_(disturb(value))
+
+    try:
+        neutral = torch.equal(logits(torch.clone), clean)
+        causal = not torch.equal(logits(disturb), clean)
+    except NnpediaError as error:
+        return Write(assignable=False, message=error.message)
+    try:
+        edited = not torch.equal(logits(in_place), clean)
+    except (RuntimeError, NnpediaError):
+        edited = False
+    return Write(True, neutral, causal, edited)
+
+
+def disturbance(model: StandardizedTransformer, spot: Spot) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function from a value to another one of its kind: other tokens, other experts, other numbers."""
+    layout = model.family.values[spot[1]][spot[2]].layout
+    limits = {"ExpertIndices": "num_experts", "Tokens": "vocab_size"}
+
+    def disturb(value: torch.Tensor) -> torch.Tensor:
+        if spot[2] == "attention_mask":
+            changed = value.clone()
+            changed[:, 0] = 0
+            return changed
+        if not value.is_floating_point():
+            return (value + 1) % getattr(model, limits[layout])
+        generator = torch.Generator(device="cpu").manual_seed(0)
+        noise = torch.randn(value.shape, generator=generator).to(value)
+        finite = value[value > torch.finfo(value.dtype).min / 2]
+        return value + noise * finite.std().clamp(min=0.1)
+
+    return disturb
