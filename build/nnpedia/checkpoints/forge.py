@@ -1,0 +1,86 @@
+"""The forge: a small checkpoint of a family, made from its reference config scaled down.
+
+It is saved with `save_pretrained` and loaded like any other, so the loading path is the real one. The
+same spec gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+from nnpedia.checkpoints import configs, store
+from nnpedia.checkpoints.tokenizer import IDS, SIZE, byte_tokenizer
+from nnpedia.errors import CheckpointError, place
+
+SEED = 20250
+
+
+def config(family: Any) -> Any:
+    """The forged checkpoint's config: the reference's keys, the byte tokenizer's ids, and the spec's `forge:`.
+
+    Raises `CheckpointError` at the spec when the keys do not make a config, or leave too few tokens for bytes.
+    """
+    where = _where(family)
+    made = configs.build(family.family, family.checkpoints[0].config, IDS, family.forge, where=where)
+    made.architectures, made.dtype = [family.architecture], "float32"
+    if made.vocab_size < SIZE:
+        raise CheckpointError(f"forge: vocab_size {made.vocab_size} is too small for {SIZE} byte tokens", where=where)
+    return made
+
+
+def detail(family: Any) -> str:
+    """A sentence that says what the forged checkpoint is, for the page."""
+    made = config(family)
+    sizes = (
+        f"{made.num_hidden_layers} blocks, hidden size {made.hidden_size}, {made.num_attention_heads} heads, "
+        f"vocabulary {made.vocab_size}"
+    )
+    experts = getattr(made, "num_local_experts", None) or getattr(made, "num_experts", None)
+    sizes += f", {experts} experts" if experts else ""
+    return f"Scaled down from {family.checkpoints[0].id} ({sizes}), every weight drawn at random from seed {SEED}."
+
+
+def materialize(family: Any) -> Path:
+    """The folder of a family's forged checkpoint, made on the first use."""
+    import torch
+    import transformers
+
+    made = config(family)
+    key = store.key(
+        config=made.to_dict(), seed=SEED, torch=torch.__version__, transformers=transformers.__version__,
+        code=store.code("forge", "redraw", "tokenizer", "configs"),
+    )  # fmt: skip
+    return store.kept(f"{family.family}-forge-{key}", lambda folder: save(family, folder))
+
+
+def save(family: Any, folder: Path) -> dict[str, Any]:
+    """Make the checkpoint and write it into `folder`."""
+    import torch
+    import transformers
+
+    from nnpedia.checkpoints.redraw import redraw
+
+    made = config(family)
+    model_class = getattr(transformers, family.architecture, None)
+    if model_class is None:
+        raise CheckpointError(f"transformers has no class {family.architecture}", where=_where(family))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)  # what the class draws itself and redraw keeps, such as decays
+            model = model_class(made).eval()
+        redraw(model, SEED)
+    except (RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        why = str(error).strip().split("\n")[0]
+        raise CheckpointError(f"forge: no model runs with these sizes: {why}", where=_where(family)) from None
+    with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+        model.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return {"reference": family.checkpoints[0].id, "seed": SEED}
+
+
+def _where(family: Any) -> str | None:
+    folder = getattr(family, "folder", None)
+    return place(folder / "family.yml") if folder else None
