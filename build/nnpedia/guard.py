@@ -142,7 +142,9 @@ def _hooks(module: Any) -> int:
 def _config(config: Any) -> dict[str, object]:
     if config is None or not hasattr(config, "to_dict"):
         return {}
-    said = {key: json.dumps(value, default=str, sort_keys=True) for key, value in config.to_dict().items()}
+    said: dict[str, object] = {
+        key: json.dumps(value, default=str, sort_keys=True) for key, value in config.to_dict().items()
+    }
     for key in ("_attn_implementation", "_experts_implementation"):
         said[key] = str(getattr(config, key, None))
     return said
