@@ -91,8 +91,8 @@ def rendered_blocks(text: str) -> Rendering:
 @functools.lru_cache(maxsize=256)
 def is_python(language: str) -> bool:
     """Whether a fence of this language is coloured as Python code on the page, or means to be."""
-    from pygments.lexers import get_lexer_by_name
-    from pygments.util import ClassNotFound
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     word = language.strip(".{}").lower()
     if re.match(r"i?python|py\d*\b", word):
