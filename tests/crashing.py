@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from nnpedia.errors import BuildFailure, SpecError
+from nnpedia.record import Origin, Page, Problem, Reference, Run, Versions
 
 
 def double(number: int) -> int:
@@ -55,9 +58,9 @@ def hang_with_child(pidfile: str) -> None:
 
 def swallow() -> None:
     hoard = []
-    for _ in range(200):
-        hoard.append(b"x" * 2**23)
-        time.sleep(0.02)
+    for _ in range(40):
+        hoard.append(b"x" * 2**26)
+        time.sleep(0.05)
     hang()
 
 
@@ -68,3 +71,42 @@ def unpicklable() -> object:
 def loud() -> None:
     print("a word before the end", flush=True)
     os._exit(3)
+
+
+def sample(folder: str, family: str, kind: str, name: str) -> str:
+    """A unit's record, as small as it can be; ends instead as the variable ENDS says for the family."""
+    end = json.loads(os.environ.get("ENDS", "{}")).get(family)
+    if end == "wrong":
+        problems = [Problem(where=f"{Path(folder).name}/{family}/family.yml:3", what="the law is broken")]
+    elif end is not None:
+        globals()[end]()
+    else:
+        problems = []
+    versions = Versions(nnpedia="0", python="3", torch="2", transformers="5", nnsight="0")
+    if kind == "page":
+        return Page(file=name, versions=versions, snippets=[], problems=problems).model_dump_json()
+    common: dict[str, Any] = {
+        "family": family,
+        "versions": versions,
+        "origin": Origin(name=name, id=name, source="meta", detail="", dtype="float32", config_origin="defaults"),
+        "architecture": "X",
+        "sizes": {},
+        "parameters": 0,
+        "config": [],
+        "printout": "",
+        "kinds": [],
+        "root": [],
+        "values": [],
+        "problems": problems,
+    }
+    if kind == "reference":
+        return Reference(**common).model_dump_json()
+    return Run(**common, prompt="", loads=[], laws=[], snippets=[]).model_dump_json()
+
+
+def slow_sample(folder: str, family: str, kind: str, name: str) -> str:
+    """As `sample`, leaving a line in the file that the variable SEEN names."""
+    with Path(os.environ["SEEN"]).open("a") as file:
+        file.write(f"{family} {kind} {name}\n")
+    time.sleep(0.5)
+    return sample(folder, family, kind, name)

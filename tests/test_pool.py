@@ -14,8 +14,14 @@ from nnpedia.errors import NnpediaError
 from nnpedia.pool import Job, Limits, Result, default_limits, run_jobs
 
 
+@pytest.fixture(autouse=True)
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These jobs need none of what the fork server imports for real ones."""
+    monkeypatch.setattr("nnpedia.pool.PRELOAD", ["nnpedia.record"])
+
+
 def run(*jobs: Job, limits: Limits | None = None, workers: int = 2) -> dict[str, Result]:
-    return {result.job.name: result for result in run_jobs(jobs, workers=workers, limits=limits, warm=None)}
+    return {result.job.name: result for result in run_jobs(jobs, workers=workers, limits=limits)}
 
 
 def job(function: str, *args: object) -> Job:
@@ -65,8 +71,8 @@ def test_a_hang_ends_at_its_limit_with_what_it_started(tmp_path: Path) -> None:
 
 
 def test_a_memory_hog_ends_at_its_limit() -> None:
-    results = run(job("swallow"), job("double", 1), limits=Limits(seconds=60, memory=200 * 2**20))
-    assert "more than its limit of 0.2 GB" in (results["swallow"].cause or "")
+    results = run(job("swallow"), job("double", 1), limits=Limits(seconds=60, memory=2**30))
+    assert "more than its limit of 1.0 GB" in (results["swallow"].cause or "")
     assert results["double"].value == 2
 
 
@@ -79,8 +85,8 @@ def test_a_job_sees_the_environment_of_now(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_killed_build_leaves_no_process_behind(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     code = (
-        "from nnpedia.pool import Job, run_jobs\n"
-        f"list(run_jobs([Job('x', 'crashing:hang_with_child', ({str(pids)!r},))], warm=None))"
+        "from nnpedia import pool\nfrom nnpedia.pool import Job, run_jobs\npool.PRELOAD = []\n"
+        f"list(run_jobs([Job('x', 'crashing:hang_with_child', ({str(pids)!r},))]))"
     )
     build = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent)
     until(lambda: pids.exists() and len(pids.read_text().split()) == 2)

@@ -28,7 +28,7 @@ from nnpedia.errors import NnpediaError
 
 GIGABYTE = 2**30
 CONTEXT = get_context("forkserver")
-WARM = "nnpedia.warm"
+PRELOAD = ["nnpedia.warm"]  # what the fork server imports, when the first job starts it
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,13 @@ def run_jobs(
     workers: int = 2,
     limits: Limits | None = None,
     started: Callable[[Job], None] = lambda job: None,
-    warm: str | None = WARM,
 ) -> Iterator[Result]:
     """Run every job, `workers` at once, and yield each result as it comes.
 
-    `warm` is a module the fork server imports first. Closing the iterator, or an exception at its
-    consumer (Ctrl-C), ends the jobs that still run.
+    Closing the iterator, or an exception at its consumer (Ctrl-C), ends the jobs that still run.
     """
     limits = limits or Limits()
-    if warm is not None:
-        CONTEXT.set_forkserver_preload([warm])
+    CONTEXT.set_forkserver_preload(PRELOAD)
     waiting, running = list(jobs), list[_Running]()
     logs = Path(tempfile.mkdtemp(prefix="nnpedia-"))
     try:

@@ -102,7 +102,7 @@ def build(
                 outcomes[unit] = Outcome(unit, "fresh", tuple(records.problems_of(cache_folder, unit)))
             else:
                 missing[unit] = key
-        spare = {*known, records.PAGES} - {unit.family for unit in keys}
+        spare = {*known, records.PAGES} - {*chosen} if families else ()
         for name in records.prune(cache_folder, keys, spare):
             note(f"records/{name} is deleted: what it told of is no longer there")
         on_event(Event("plan", total=len(missing)))
