@@ -9,7 +9,7 @@ module from the printout.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnpedia.address import parse
@@ -19,8 +19,12 @@ WIDTH, RAIL, BYPASS = 420, 24, 42
 LEFT, GAP, CHIP, HEIGHT, ROW = 60, 10, 164, 24, 34
 RIGHT = LEFT + 2 * CHIP + GAP + 12
 
-# Which value of the block a sublayer reads, by the sublayer's host.
-NORMED = {"self_attn": "attention_norm_output", "linear_attn": "attention_norm_output", "mlp": "mlp_norm_output"}
+# Which values of the block lead into a sublayer, by the sublayer's host: normed first, then the argument of its call.
+ENTERING = {
+    "self_attn": ("attention_norm_output", "attention_input"),
+    "linear_attn": ("attention_norm_output", "attention_input"),
+    "mlp": ("mlp_norm_output", "mlp_input"),
+}
 
 # Where the familiar values stand inside a sublayer (row, column), and what each is made of.
 CELLS = {
@@ -41,6 +45,9 @@ MADE_OF = {
 }
 ROUTER = ("router_logits", "expert_weights", "expert_indices")
 EXPERTS = ("mlp_activation", "mlp_neurons", "expert_outputs")
+
+# An expert's square: x, y, side, and whether it is filled.
+Cell = tuple[float, float, float, bool]
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ class Panel:
     width: float
     height: float
     style: str
-    cells: list[tuple[float, float, float, bool]] = field(default_factory=list)  # experts: x, y, side, chosen
+    cells: list[Cell] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -176,11 +183,13 @@ class _Drawing:
     def line(self, path: str) -> None:
         self.out.lines.append(path)
 
-    def norm(self, value: ValueFact, module: str) -> None:
-        """A normed value with the module that norms, on the way into or out of a sublayer."""
+    def entering(self, value: ValueFact) -> None:
+        """A value on the way into a sublayer, with the class of the module that gives it, if one does."""
         chip = self.chip(value, LEFT + 12, self.y)
-        native = self.classes.get(module.rpartition(".")[2], "")
-        self.out.labels.append(Label(f"{native or module}", chip.right + 8, chip.middle + 3.5))
+        address = parse(value.address) if value.address else None
+        if address is not None and address.access == "output" and address.children:
+            native = self.classes.get(address.children[-1], address.children[-1])
+            self.out.labels.append(Label(native, chip.right + 8, chip.middle + 3.5))
         self.y += ROW
 
     def sublayer(self, host: str, native: str, bypass: float | None) -> None:
@@ -192,9 +201,9 @@ class _Drawing:
         else:
             self.line(f"M{RAIL} {entry} H{LEFT + 12}")
             self.out.taps.append(entry)
-        normed = self.values.get("layers", {}).get(NORMED.get(host, ""))
-        if normed is not None:
-            self.norm(normed, module_of(normed))
+        block = self.values.get("layers", {})
+        for value in [block[name] for name in ENTERING.get(host, ()) if name in block]:
+            self.entering(value)
             self.line(f"M{LEFT + 12 + CHIP / 2} {self.y - ROW + HEIGHT} V{self.y}")
         top = self.y
         self.y += 26
@@ -233,10 +242,10 @@ class _Drawing:
             self.part("shared expert", shared)
         self.grid(list(values.values()), LEFT + 12)
 
-    def part(self, title: str, values: list[ValueFact], cells: list[tuple[float, float, float, bool]] | None = None) -> None:
+    def part(self, title: str, values: list[ValueFact], cells: Sequence[Cell] = ()) -> None:
         top, x = self.y, LEFT + 8
         self.y += 24
-        placed = [(x + 12 + dx, self.y + dy, side, chosen) for dx, dy, side, chosen in cells or []]
+        placed = [(x + 12 + dx, self.y + dy, side, chosen) for dx, dy, side, chosen in cells]
         if placed:
             self.y = placed[-1][1] + placed[-1][2] + 10
         width = (RIGHT - LEFT - 4 - 3 * GAP) / 2 - 3
@@ -282,11 +291,12 @@ def output_name(values: Mapping[str, ValueFact]) -> str:
     return next((name for name in reversed(list(values)) if values[name].layout == "Residual"), "")
 
 
-def expert_cells(experts: int, chosen: int) -> list[tuple[float, float, float, bool]]:
+def expert_cells(experts: int, chosen: int) -> list[Cell]:
     """A square per expert, as many filled as a token is sent to; at most 256 are drawn."""
     side, per_row = (13.0, 16) if experts <= 32 else (8.0, 28)
     step = side + (6 if experts <= 32 else 3)
-    spread = {round(index * experts / chosen + experts / (2 * chosen) - 0.5) for index in range(chosen)} if chosen else set()
+    spread = {round((index + 0.5) * experts / chosen - 0.5) for index in range(chosen)}
     return [
-        ((index % per_row) * step, (index // per_row) * step, side, index in spread) for index in range(min(experts, 256))
+        ((index % per_row) * step, (index // per_row) * step, side, index in spread)
+        for index in range(min(experts, 256))
     ]

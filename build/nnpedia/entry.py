@@ -6,15 +6,14 @@ them. Rendering takes entries and nothing else, so that a page says what the rec
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from nnpedia.errors import BuildFailure, place
+from nnpedia.errors import place
 from nnpedia.family import Family, load_families
 from nnpedia.record import Reference, Run, SnippetFact
+from nnpedia.records import load_all
 
 
 @dataclass(frozen=True)
@@ -51,34 +50,23 @@ class Entry:
         return [run for run in self.runs if run.origin.source in ("package", "hub")]
 
 
-def load_entries(families: Path, records: Path) -> dict[str, Entry]:
-    """Every family of the folder by name, with the records found for it.
+def load_entries(families: Path, home: Path, say: Callable[[str], None] = lambda line: None) -> dict[str, Entry]:
+    """Every family of the folder by name, with the records kept for it under `home`.
 
-    Raises `SpecError` for a spec that does not validate and `BuildFailure` for a record that
-    is not one.
+    Raises `SpecError` for a spec that does not validate; `say` gets a line about a record that
+    cannot be read.
     """
-    return {name: load_entry(family, families / name, records / name) for name, family in load_families(families).items()}
+    found = load_all(home, say)
+    return {name: load_entry(family, found.get(name, [])) for name, family in load_families(families).items()}
 
 
-def load_entry(family: Family, folder: Path, records: Path) -> Entry:
-    notes = folder / "notes.md"
-    facts = [read_record(path) for path in sorted(records.glob("*.json"))]
-    order = {checkpoint.id: place for place, checkpoint in enumerate(family.checkpoints)}
-    references = [fact for fact in facts if isinstance(fact, Reference)]
-    runs = [fact for fact in facts if isinstance(fact, Run)]
+def load_entry(family: Family, facts: Sequence[Reference | Run]) -> Entry:
+    notes = family.notes.read_text(encoding="utf-8-sig") if family.notes.exists() else ""
     return Entry(
         family=family,
-        spec=(folder / "family.yml").read_text(encoding="utf-8"),
-        notes=notes.read_text(encoding="utf-8") if notes.exists() else "",
-        notes_file=place(notes),
-        references=sorted(references, key=lambda fact: order.get(fact.origin.name, len(order))),
-        runs=sorted(runs, key=lambda run: (run.origin.source == "forge", run.origin.name)),
+        spec=(family.folder / "family.yml").read_text(encoding="utf-8"),
+        notes=notes,
+        notes_file=place(family.notes),
+        references=[fact for fact in facts if isinstance(fact, Reference)],
+        runs=[fact for fact in facts if isinstance(fact, Run)],
     )
-
-
-def read_record(path: Path) -> Reference | Run:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return Run.model_validate(data) if data.get("kind") == "run" else Reference.model_validate(data)
-    except (ValueError, ValidationError) as error:
-        raise BuildFailure(f"not a record of this version ({str(error).splitlines()[0]}); build it again", where=str(path)) from None

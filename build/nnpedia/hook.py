@@ -17,14 +17,17 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import AnchorLink, TableOfContents
+from mkdocs.utils.meta import get_data
 
-from nnpedia import pages
+from nnpedia import pages, prose
 from nnpedia.badges import check_badges, load_badges
 from nnpedia.cache import families_folder, home
 from nnpedia.entry import load_entries
 from nnpedia.errors import NnpediaError
 from nnpedia.links import broken_links
 from nnpedia.prose import Heading
+from nnpedia.record import Page
+from nnpedia.records import load_pages
 
 log = logging.getLogger("mkdocs.hooks.nnpedia")
 
@@ -34,12 +37,14 @@ _HEADING = re.compile(r'<h([23]) id="([^"]+)">(.*?)</h\1>', re.DOTALL)
 # What one build made: by the page's source path. MkDocs hands hooks no place of their own.
 _generated: dict[str, pages.Page] = {}
 _cards: list[str] = []
+_records: dict[str, Page] = {}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Generate every page and say where it stands in the navigation."""
     _generated.clear()
     _cards.clear()
+    _records.clear()
     try:
         generate()
     except NnpediaError as error:
@@ -52,7 +57,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def generate() -> None:
     folder = families_folder()
-    entries = load_entries(folder, home() / "records")
+    entries = load_entries(folder, home(), log.warning)
     badges = load_badges(folder)
     check_badges((entry.family for entry in entries.values()), badges)
     for entry in entries.values():
@@ -64,6 +69,7 @@ def generate() -> None:
         *pages.badge_pages(entries, badges),
     ]
     _generated.update({page.uri: page for page in made})
+    _records.update(load_pages(home(), log.warning))
     _cards.append(pages.index_cards(entries, badges))
 
 
@@ -86,16 +92,23 @@ def on_page_markdown(markdown: str, page: MkDocsPage, config: MkDocsConfig, file
     if made is not None:
         page.meta["title"] = made.title
         page.meta["description"] = html.escape(made.description)
+    elif (record := _records.get(f"{Path(config.docs_dir).name}/{page.file.src_uri}")) is not None:
+        # the whole file, so that line numbers are the record's; then again without the front matter
+        marked = prose.with_marks(page.file.content_string, record.file, record.snippets)[0]
+        return get_data(marked)[0]
     return markdown
 
 
 def on_page_content(content: str, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
     made = _generated.get(page.file.src_uri)
     if made is None:
+        record = _records.get(f"{Path(config.docs_dir).name}/{page.file.src_uri}")
+        if record is not None:
+            content = prose.with_results(content, record.snippets, pages.snippet_result, record.file)
         return _HEADING.sub(with_permalink, content.replace(CARDS, "".join(_cards)))
     page.toc = table_of_contents(made.headings)
     page.present_anchor_ids = set(re.findall(r'\bid="([^"]+)"', made.html))
-    return made.html
+    return str(made.html)  # Markup would escape what it is joined with
 
 
 def with_permalink(match: re.Match[str]) -> str:
@@ -117,5 +130,3 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Every link, anchor and asset of every page, the theme's included; a broken one is a warning."""
     for problem in broken_links(Path(config.site_dir)):
         log.warning("%s", problem)
-
-

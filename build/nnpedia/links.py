@@ -28,7 +28,7 @@ class Document(HTMLParser):
         for name, value in attrs:
             if name == "id" and value:
                 (self.repeated if value in self.ids else self.ids).add(value)
-            elif name in ("href", "src") and value is not None and not (tag == "link" and ("rel", "canonical") in attrs):
+            elif name in ("href", "src") and value is not None:
                 self.targets.append((value, self.getpos()[0]))
 
 

@@ -39,7 +39,11 @@ class Page:
 def environment(folder: Path) -> Environment:
     """Jinja over the templates folder; undefined names are errors, everything is escaped."""
     jinja = Environment(
-        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     jinja.filters |= {
         "shown": views.shown,
@@ -48,12 +52,18 @@ def environment(folder: Path) -> Environment:
         "spans": views.spans,
         "printout": coloured_printout,
     }
-    jinja.globals |= {"anchor": views.anchor, "slug": slug, "HEIGHT": diagram.HEIGHT, "RAIL": diagram.RAIL, "WIDTH": diagram.WIDTH}
+    jinja.globals |= {
+        "anchor": views.anchor,
+        "slug": slug,
+        "HEIGHT": diagram.HEIGHT,
+        "RAIL": diagram.RAIL,
+        "WIDTH": diagram.WIDTH,
+    }
     return jinja
 
 
 def render(template: str, **context: Any) -> Markup:
-    return Markup(environment(templates_folder()).get_template(template).render(**context))  # noqa: S704 - autoescaped
+    return Markup(environment(templates_folder()).get_template(template).render(**context))
 
 
 def slug(text: str) -> str:
@@ -111,9 +121,7 @@ def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str
 def family_notes(entry: Entry, rows: Sequence[views.ValueRow]) -> prose.Prose:
     links = {row.fact.name: f"#{row.anchor}" for row in rows}
     links |= {f"{row.fact.host}.{row.fact.name}": f"#{row.anchor}" for row in rows}
-    return prose.render(
-        entry.notes, file=entry.notes_file, snippets=entry.snippets, show=snippet_result, links=links
-    )
+    return prose.render(entry.notes, file=entry.notes_file, snippets=entry.snippets, show=snippet_result, links=links)
 
 
 def snippet_result(fact: SnippetFact) -> str:
@@ -189,18 +197,26 @@ def coloured_printout(text: str) -> Markup:
 
 def badge_pages(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> list[Page]:
     """A page per badge that some family has, and the list of them."""
-    holders = {
-        name: [entry for entry in entries.values() if name in entry.family.badges] for name in badges
-    }
+    holders = {name: [entry for entry in entries.values() if name in entry.family.badges] for name in badges}
     held = {name: badges[name] for name, families in holders.items() if families}
     listing = Page(
-        "badges/index.md", "Badges", render("badges.html", badges=held, holders=holders), description="What sets families apart."
+        "badges/index.md",
+        "Badges",
+        render("badges.html", badges=held, holders=holders),
+        description="What sets families apart.",
     )
     pages = [
         Page(
             f"badges/{name}.md",
             plain(badge.title),
-            render("badge.html", name=name, badge=badge, more=prose.render(badge.more).html, families=holders[name], badges=badges),
+            render(
+                "badge.html",
+                name=name,
+                badge=badge,
+                more=prose.render(badge.more).html,
+                families=holders[name],
+                badges=badges,
+            ),
             description=plain(badge.says),
         )
         for name, badge in held.items()

@@ -51,7 +51,8 @@ def with_marks(text: str, file: str, snippets: Sequence[SnippetFact]) -> tuple[s
     """
     text = text.replace(_MARK, "")
     facts = {snippet.line: snippet for snippet in snippets}
-    lines, ordered = text.splitlines(), []
+    lines = text.splitlines()
+    ordered: list[SnippetFact] = []
     marks: dict[int, str] = {}
     for fence in read_document(file, text).fences:
         fact = facts.pop(fence.line, None)
@@ -67,7 +68,7 @@ def with_marks(text: str, file: str, snippets: Sequence[SnippetFact]) -> tuple[s
 
 
 def with_results(body: str, facts: Sequence[SnippetFact], show: Callable[[SnippetFact], str], file: str) -> str:
-    """The rendered body with every mark replaced by what its snippet gave."""
+    """The rendered body with every mark replaced by what its snippet gave; the facts in the order of their lines."""
     for index, fact in enumerate(facts):
         mark = f"<p>{_MARK}{index}{_MARK}</p>"
         if body.count(mark) != 1:
@@ -103,7 +104,7 @@ def render(
         raise BuildFailure(f"the page shows {shown()} Python blocks, the build ran {len(facts)}", where=file)
     tokens = flat(getattr(converter, "toc_tokens", []))
     headings = [Heading(int(token["level"]), str(token["id"]), str(token["name"])) for token in tokens]
-    return Prose(Markup(body), headings)  # noqa: S704 - Markdown's own output, with raw HTML switched off
+    return Prose(Markup(body), headings)
 
 
 def converter_of_notes(links: Mapping[str, str]) -> Markdown:
@@ -114,12 +115,11 @@ def converter_of_notes(links: Mapping[str, str]) -> Markdown:
         "permalink_title": "Link to this heading",
         "slugify": lambda value, separator: PREFIX + slugify(value, separator),
     }
-    converter = Markdown(
+    return Markdown(
         extensions=[*EXTENSIONS, _Notes(links)],
         extension_configs={**EXTENSIONS, "toc": contents},
         output_format="html",
     )
-    return converter
 
 
 def count_python(converter: Markdown) -> Callable[[], int]:

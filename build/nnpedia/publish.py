@@ -97,7 +97,7 @@ def run_mkdocs(root: Path, target: Path) -> None:
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BuildFailure(complaint(done.stdout + done.stderr), where=str(root / "mkdocs.yml"))
+        raise BuildFailure(complaint(done.stdout + done.stderr))
 
 
 def complaint(output: str) -> str:

@@ -72,7 +72,7 @@ class ValueRow:
         fact = self.fact
         if not fact.axes or fact.shape is None or len(fact.shape) != len(fact.axes):
             return ""
-        named = (axis if axis in CALL_AXES else str(size) for axis, size in zip(fact.axes, fact.shape))
+        named = (axis if axis in CALL_AXES else str(size) for axis, size in zip(fact.axes, fact.shape, strict=True))
         return f"[{' '.join(named)}]"
 
 
