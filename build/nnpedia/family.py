@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from nnpedia import formula
 from nnpedia.errors import SpecError, nearest, place
@@ -58,13 +58,13 @@ class Package(Spec):
     tokenizer: dict[str, Any] = {}
 
 
-class ValueOverride(BaseModel):
+class ValueOverride(Spec):
     """What a family says of a value: a place of its own, or why it has none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     at: str | None = None
     native: str | None = None
+    scale: str | None = None
+    copies: bool | None = Field(default=None, alias="copy")
     reader: str | None = None
     absent: str | None = None
     needs: dict[str, list[str]] | None = None
@@ -74,15 +74,13 @@ class ValueOverride(BaseModel):
         """The base value with this override; a new place drops the base's pattern."""
         data = base.model_dump()
         if self.at or self.reader or self.absent:
-            data |= {"at": self.at, "reader": self.reader, "absent": self.absent, "native": None}
+            data |= {"at": self.at, "reader": self.reader, "absent": self.absent}
+            data |= {"native": None, "scale": None, "copies": False}
         if self.absent:
             data["needs"] = {}
-        if self.native is not None:
-            data["native"] = self.native
-        if self.needs is not None:
-            data["needs"] = self.needs
-        if self.says is not None:
-            data["says"] = self.says
+        for key in ("native", "scale", "copies", "needs", "says"):
+            if getattr(self, key) is not None:
+                data[key] = getattr(self, key)
         return ValueSpec.model_validate(data)
 
     @model_validator(mode="after")
@@ -114,7 +112,32 @@ class LawOverride(Spec):
         return base.model_copy(update=changes)
 
 
-class FamilySpec(Spec):
+class Differences(Spec):
+    """What a spec, or one of its variants, says of names, sizes, values, laws and readout."""
+
+    parts: list[str] = []
+    names: dict[str, dict[str, str]] = {}
+    sizes: dict[str, list[str]] = {}
+    virtual: dict[str, str] = {}
+    values: dict[str, dict[str, ValueOverride]] = {}
+    laws: dict[str, dict[str, LawOverride]] = {}
+    readout: str | None = None
+
+
+class Variant(Differences):
+    """Checkpoints of the family that are laid out otherwise, told by their config (`when`)."""
+
+    says: str
+    when: dict[str, Any] = Field(min_length=1)
+    checkpoint: str | None = None
+    forge: dict[str, Any] = {}
+
+    def matches(self, config: Any) -> bool:
+        """Whether a config has every setting of `when`."""
+        return all(getattr(config, key, None) == value for key, value in self.when.items())
+
+
+class FamilySpec(Differences):
     """`family.yml` as written."""
 
     family: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
@@ -123,13 +146,8 @@ class FamilySpec(Spec):
     extends: str | None = None
     architecture: str
     badges: list[str] = []
-    parts: list[str] = []
     checkpoints: list[PublicCheckpoint] = Field(min_length=1)
-    names: dict[str, dict[str, str]] = {}
-    sizes: dict[str, list[str]] = {}
-    values: dict[str, dict[str, ValueOverride]] = {}
-    laws: dict[str, dict[str, LawOverride]] = {}
-    readout: str | None = None
+    variants: dict[str, Variant] = {}
     forge: dict[str, Any] = {}
     packages: list[Package] = []
     about: str = ""
@@ -143,6 +161,8 @@ class Family:
         values: By host, every value of the vocabulary as this family has it.
         laws: By host, every law as it reads here.
         sizes: Axis (and `num_layers`) to the formulas that give its length.
+        virtual: Hosts that are no module of their own, to the host whose module they are told from.
+        variant: The names of the variants merged in.
         folder: Where `family.yml` and `notes.md` are.
     """
 
@@ -156,6 +176,9 @@ class Family:
     checkpoints: tuple[PublicCheckpoint, ...]
     names: dict[str, dict[str, str]]
     sizes: dict[str, list[str]]
+    virtual: dict[str, str]
+    variants: dict[str, Variant]
+    variant: tuple[str, ...]
     values: dict[str, dict[str, ValueSpec]]
     laws: dict[str, dict[str, LawSpec]]
     readout: str
@@ -195,34 +218,30 @@ def load_families(folder: Path) -> dict[str, Family]:
 
 
 @lru_cache(maxsize=256)
-def load_family(folder: Path) -> Family:
-    """One family with its bases merged in; raises `SpecError` with file and line."""
+def load_family(folder: Path, variant: tuple[str, ...] = ()) -> Family:
+    """One family with its bases and variants merged in; raises `SpecError` with file and line."""
     chain = _chain(folder)
     vocabulary = load_vocabulary(folder.parent)
-    own = chain[0][0]
-    lines = _vocabulary_lines(folder.parent, vocabulary)
-    values = {host: dict(values) for host, values in vocabulary.values.items()}
-    laws = {host: dict(laws) for host, laws in vocabulary.laws.items()}
-    names: dict[str, dict[str, str]] = {}
-    sizes = {axis: spec.size for axis, spec in vocabulary.axes.items() if spec.size}
-    sizes["num_layers"] = vocabulary.num_layers
-    readout = vocabulary.readout
-    parts = next((spec.parts for spec, _ in chain if spec.parts), list(vocabulary.parts))
-    for spec, source in reversed(chain):
-        for host, table in spec.names.items():
-            _known(host, vocabulary.hosts, source, ("names", host))
-            names.setdefault(host, {}).update(table)
-        sizes.update(_checked_sizes(spec.sizes, vocabulary, source))
-        _merge_values(values, spec, vocabulary, source, lines)
-        _merge_laws(laws, spec, source, lines)
-        readout = spec.readout or readout
-    _drop_parts(values, parts, vocabulary, chain[0][1])
+    own, source = chain[0]
+    merged = _Merged(vocabulary, folder.parent)
+    for spec, document in reversed(chain):
+        merged.add(spec, document, ())
+    for name in variant:
+        merged.add(own.variants[name], source, ("variants", name))
+    merged.drop_parts()
     return Family(
         family=own.family, title=own.title, subtitle=own.subtitle, extends=own.extends, architecture=own.architecture,
-        badges=tuple(own.badges), parts=tuple(parts), checkpoints=tuple(own.checkpoints), names=names, sizes=sizes,
-        values=values, laws=laws, readout=readout, forge=own.forge, packages=tuple(own.packages), about=own.about,
-        folder=folder, vocabulary=vocabulary, lines=lines, bases=tuple(source.path for _, source in chain[1:]),
+        badges=tuple(own.badges), parts=tuple(merged.parts), checkpoints=tuple(own.checkpoints), names=merged.names,
+        sizes=merged.sizes, virtual=merged.virtual, variants=own.variants, variant=variant, values=merged.values,
+        laws=merged.laws, readout=merged.readout, forge=own.forge, packages=tuple(own.packages), about=own.about,
+        folder=folder, vocabulary=vocabulary, lines=merged.lines, bases=tuple(base.path for _, base in chain[1:]),
     )  # fmt: skip
+
+
+def for_config(family: Family, config: Any) -> Family:
+    """The family as a checkpoint with this config has it: its matching variants merged in."""
+    matching = tuple(name for name, variant in family.variants.items() if variant.matches(config))
+    return load_family(family.folder, matching) if matching != family.variant else family
 
 
 def _chain(folder: Path) -> list[tuple[FamilySpec, Document]]:
@@ -233,7 +252,9 @@ def _chain(folder: Path) -> list[tuple[FamilySpec, Document]]:
         source = read(current / "family.yml")
         spec = validate(FamilySpec, source)
         if spec.family != current.name:
-            raise SpecError(f"the folder is {current.name!r} but family says {spec.family!r}", where=source.where("family"))
+            raise SpecError(
+                f"the folder is {current.name!r} but family says {spec.family!r}", where=source.where("family")
+            )
         chain.append((spec, source))
         current = None
         if spec.extends is not None:
@@ -245,61 +266,78 @@ def _chain(folder: Path) -> list[tuple[FamilySpec, Document]]:
     return chain
 
 
-def _merge_values(
-    values: dict[str, dict[str, ValueSpec]],
-    spec: FamilySpec,
-    vocabulary: Vocabulary,
-    source: Document,
-    lines: dict[tuple[str, ...], str],
-) -> None:
-    for host, table in spec.values.items():
-        _known(host, values, source, ("values", host))
-        for name, override in table.items():
-            _known(name, values[host], source, ("values", host, name))
-            where = source.where("values", host, name)
-            try:
-                values[host][name] = override.over(values[host][name])
-                vocabulary.pattern(values[host][name])
-            except SpecError as error:
-                raise type(error)(error.message, where=where) from None
-            except ValueError as error:
-                raise SpecError(_first_line(error), where=where) from None
-            lines["values", host, name] = where
+class _Merged:
+    """The vocabulary with one spec after another laid over it, each entry's line kept."""
+
+    def __init__(self, vocabulary: Vocabulary, folder: Path) -> None:
+        self.vocabulary = vocabulary
+        self.lines = _vocabulary_lines(folder, vocabulary)
+        self.values = {host: dict(values) for host, values in vocabulary.values.items()}
+        self.laws = {host: dict(laws) for host, laws in vocabulary.laws.items()}
+        self.names: dict[str, dict[str, str]] = {}
+        self.sizes = {axis: spec.size for axis, spec in vocabulary.axes.items() if spec.size}
+        self.sizes["num_layers"] = vocabulary.num_layers
+        self.virtual: dict[str, str] = {}
+        self.parts = list(vocabulary.parts)
+        self.readout = vocabulary.readout
+
+    def add(self, spec: Differences, source: Document, under: tuple[str, ...]) -> None:
+        """Lay a spec over what is there; `under` is where in its file it stands."""
+        for part in spec.parts:
+            _known(part, self.vocabulary.parts, source, (*under, "parts"))
+        self.parts = spec.parts or self.parts
+        for host, table in spec.names.items():
+            _known(host, self.vocabulary.hosts, source, (*under, "names", host))
+            self.names.setdefault(host, {}).update(table)
+        for host, origin in spec.virtual.items():
+            _known(host, self.vocabulary.hosts, source, (*under, "virtual", host))
+            _known(origin, ["layers"], source, (*under, "virtual", host))
+        self.virtual.update(spec.virtual)
+        for axis, texts in spec.sizes.items():
+            _known(axis, [*self.vocabulary.axes, "num_layers"], source, (*under, "sizes", axis))
+            for index, text in enumerate(texts):
+                _formula(text, source, (*under, "sizes", axis, index))
+        self.sizes.update(spec.sizes)
+        if spec.readout is not None:
+            _formula(spec.readout, source, (*under, "readout"))
+            self.readout = spec.readout
+        self._add_values(spec, source, under)
+        for host, laws in spec.laws.items():
+            _known(host, self.laws, source, (*under, "laws", host))
+            for name, law in laws.items():
+                _known(name, self.laws[host], source, (*under, "laws", host, name))
+                self.laws[host][name] = law.over(self.laws[host][name])
+                self.lines["laws", host, name] = source.where(*under, "laws", host, name)
+
+    def _add_values(self, spec: Differences, source: Document, under: tuple[str, ...]) -> None:
+        for host, table in spec.values.items():
+            _known(host, self.values, source, (*under, "values", host))
+            for name, override in table.items():
+                _known(name, self.values[host], source, (*under, "values", host, name))
+                where = source.where(*under, "values", host, name)
+                try:
+                    self.values[host][name] = override.over(self.values[host][name])
+                    self.vocabulary.pattern(self.values[host][name])
+                except SpecError as error:
+                    raise type(error)(error.message, where=where) from None
+                except ValueError as error:
+                    raise SpecError(_first_line(error), where=where) from None
+                self.lines["values", host, name] = where
+
+    def drop_parts(self) -> None:
+        """Mark the values of parts the family does not have; what it says of one itself stands."""
+        for host, table in self.values.items():
+            for name, value in table.items():
+                base = self.vocabulary.values[host][name]
+                if value.part is not None and value.part not in self.parts and value == base:
+                    table[name] = ValueOverride(absent=self.vocabulary.parts[value.part].absent).over(value)
 
 
-def _merge_laws(
-    laws: dict[str, dict[str, LawSpec]], spec: FamilySpec, source: Document, lines: dict[tuple[str, ...], str]
-) -> None:
-    for host, table in spec.laws.items():
-        _known(host, laws, source, ("laws", host))
-        for name, override in table.items():
-            _known(name, laws[host], source, ("laws", host, name))
-            laws[host][name] = override.over(laws[host][name])
-            lines["laws", host, name] = source.where("laws", host, name)
-
-
-def _drop_parts(
-    values: dict[str, dict[str, ValueSpec]], parts: list[str], vocabulary: Vocabulary, source: Document
-) -> None:
-    """Mark the values of parts the family does not have; what it says of one itself stands."""
-    for part in parts:
-        _known(part, vocabulary.parts, source, ("parts",))
-    for host, table in values.items():
-        for name, value in table.items():
-            if value.part is not None and value.part not in parts and value == vocabulary.values[host][name]:
-                reason = vocabulary.parts[value.part].absent
-                table[name] = ValueOverride(absent=reason).over(value)
-
-
-def _checked_sizes(sizes: dict[str, list[str]], vocabulary: Vocabulary, source: Document) -> dict[str, list[str]]:
-    for axis, texts in sizes.items():
-        _known(axis, [*vocabulary.axes, "num_layers"], source, ("sizes", axis))
-        for index, text in enumerate(texts):
-            try:
-                formula.parse(text)
-            except SpecError as error:
-                raise SpecError(error.message, where=source.where("sizes", axis, index)) from None
-    return sizes
+def _formula(text: str, source: Document, keys: tuple[str | int, ...]) -> None:
+    try:
+        formula.parse(text)
+    except SpecError as error:
+        raise SpecError(error.message, where=source.where(*keys)) from None
 
 
 def _vocabulary_lines(folder: Path, vocabulary: Vocabulary) -> dict[tuple[str, ...], str]:

@@ -98,5 +98,17 @@ def _one_expert(experts: Any, x: Tensor, expert: int) -> Tensor:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (softmax, softcap, dot, mix, unmasked, side_by_side, linear, counted, at_last_token, sum_slots, each_expert)
+    for function in (
+        softmax,
+        softcap,
+        dot,
+        mix,
+        unmasked,
+        side_by_side,
+        linear,
+        counted,
+        at_last_token,
+        sum_slots,
+        each_expert,
+    )
 }

@@ -7,15 +7,17 @@ one `Value` per standard name. The classes are keyed by the hosts' places in the
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from nnsight.intervention.envoy import Envoy
 
 from nnpedia import formula
-from nnpedia.errors import AddressError, NnpediaError
+from nnpedia.errors import AddressError, ModelError, NnpediaError
 from nnpedia.family import Family
-from nnpedia.values import Value, _child
+from nnpedia.values import Value
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
@@ -24,19 +26,24 @@ if TYPE_CHECKING:
 PATHS = {"layers": "layers.*", "self_attn": "layers.*.self_attn", "mlp": "layers.*.mlp"}
 
 
-class Host(Envoy):
-    """An envoy that carries standard values."""
+class Hosting:
+    """What carrying standard values takes, for a module's envoy and for a virtual host alike."""
 
     host_name: str = ""
     family: Family
+    path: str
+    interleaver: Any
+    block: Any
+    root: StandardizedTransformer
 
     @property
-    def root(self) -> StandardizedTransformer:  # type: ignore[override]
-        """The model this host belongs to."""
-        envoy: Envoy = self
-        while (parent := envoy.parent) is not None:
-            envoy = parent
-        return envoy  # type: ignore[return-value]
+    def start(self) -> Any:
+        """The envoy this host's addresses start from."""
+        return self
+
+    @property
+    def module(self) -> torch.nn.Module:
+        return self.start._module
 
     @property
     def places(self) -> dict[str, str]:
@@ -49,10 +56,47 @@ class Host(Envoy):
         if self.host_name == "model":
             return "model"
         block = self.block
-        return block_place(block) if block is self else f"{block_place(block)}.{self.host_name}"
+        return block_place(block) if self.host_name == "layers" else f"{block_place(block)}.{self.host_name}"
+
+    def origin(self, anchor: str) -> Any:
+        """The envoy an address starts from."""
+        return {"": lambda: self.start, "^": lambda: self.block, "/": lambda: self.root}[anchor]()
+
+    def axis_sizes(self) -> dict[str, int]:
+        """Axis to length, from this host's module first and the config second."""
+        known = self.__dict__.get("_sizes")
+        if known is None:
+            known = self.__dict__["_sizes"] = axis_sizes(self.family, self.module, self.root.text_config)
+        return known
+
+    def number(self, text: str) -> float:
+        """A formula over `module` and `config`, such as a multiplier the model applies."""
+        return evaluate(text, self.module, self.root.text_config)
+
+    def elsewhere(self, name: str) -> str:
+        """` (blocks 0, 2 and 5 have it)` for a value other blocks have; empty when none has."""
+        having = [layer for layer, block in enumerate(self.root.layers) if _has(block, self.host_name, name)]
+        return f" (it is on {_listed(having)})" if having else ""
+
+    def forget(self) -> None:
+        """Drop what was worked out from the module, which has been replaced."""
+        self.__dict__.pop("_places", None)
+        self.__dict__.pop("_sizes", None)
+
+
+class Host(Hosting, Envoy):  # type: ignore[misc]
+    """An envoy that carries standard values."""
 
     @property
-    def block(self) -> Host:
+    def root(self) -> StandardizedTransformer:  # type: ignore[override]
+        """The model this host belongs to."""
+        envoy: Any = self
+        while (parent := envoy.parent) is not None:
+            envoy = parent
+        return envoy
+
+    @property
+    def block(self) -> Host:  # type: ignore[override]
         """The block this host stands in; itself when it is one."""
         envoy: Any = self
         while envoy is not None and getattr(envoy, "host_name", None) != "layers":
@@ -61,34 +105,105 @@ class Host(Envoy):
             raise AddressError("an address that starts with ^ needs a block around its host", where=self.path)
         return envoy
 
-    def origin(self, anchor: str) -> Any:
-        """The envoy an address starts from."""
-        return {"": lambda: self, "^": lambda: self.block, "/": lambda: self.root}[anchor]()
-
     def child(self, name: str) -> Envoy:
         """A child by native or standard name; raises `AddressError` naming the children there."""
-        return _child(self, name)
+        return find_child(self, name)
 
-    def axis_sizes(self) -> dict[str, int]:
-        """Axis to length, from this host's module first and the config second."""
-        known = self.__dict__.get("_sizes")
-        if known is None:
-            known = self.__dict__["_sizes"] = axis_sizes(self.family, self._module, self.root.text_config)
-        return known
+    def __getattr__(self, name: str) -> Any:
+        if name in PATHS and self.host_name == "layers":
+            if name in self.family.virtual:
+                return self.__dict__.setdefault(f"_virtual_{name}", virtual_class(name, self.family)(self))
+            raise MissingHost(f"this block has no {name}{_holders(self, name)}", where=self.place)
+        return super().__getattr__(name)
 
     def _update(self, module: torch.nn.Module) -> None:
-        self.__dict__.pop("_places", None)
-        self.__dict__.pop("_sizes", None)
+        self.forget()
+        for name in self.family.virtual:
+            self.__dict__.pop(f"_virtual_{name}", None)
         super()._update(module)
+
+
+class VirtualHost(Hosting):
+    """A host with no module of its own: its addresses start at the block."""
+
+    def __init__(self, block: Host) -> None:
+        self.block = block
+        self.interleaver = block.interleaver
+        self.path = block.path
+
+    @property
+    def start(self) -> Any:
+        return self.block
+
+    @property
+    def root(self) -> StandardizedTransformer:  # type: ignore[override]
+        return self.block.root
+
+    def __repr__(self) -> str:
+        return f"{self.place}: values of the block's own modules"
+
+
+class MissingHost(ModelError, AttributeError):
+    """A host asked of a block that has none; also an `AttributeError`, so that `hasattr` is false."""
+
+
+def find_child(envoy: Any, name: str) -> Any:
+    """A child envoy by native or standard name; raises `AddressError` naming the children there."""
+    found = envoy.__dict__.get(name)
+    if not isinstance(found, Envoy):
+        there = ", ".join(envoy._child_map) or "none"
+        raise AddressError(f"{envoy.path} has no child {name!r}; its children are {there}")
+    return found
+
+
+def host_of(block: Any, host: str) -> Any:
+    """A block's host by name (the block itself for `layers`); `None` where it has no such host."""
+    return block if host == "layers" else getattr(block, host, None)
+
+
+def _has(block: Any, host: str, name: str) -> bool:
+    found = host_of(block, host)
+    value = None if found is None else getattr(type(found), name, None)
+    if value is None or value.spec.at is None:
+        return found is not None and value is not None and value.spec.absent is None
+    try:
+        value.descend(found)
+    except AddressError:
+        return False
+    return True
+
+
+def _holders(block: Host, name: str) -> str:
+    having = [layer for layer, other in enumerate(block.root.layers) if name in other.__dict__]
+    return f"; it is on {_listed(having)}" if having else ""
+
+
+def _listed(layers: list[int]) -> str:
+    return f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(str(layer) for layer in layers)}"
 
 
 def block_place(block: Envoy) -> str:
     return f"model.layers[{block.path.rsplit('.', 1)[-1]}]"
 
 
+@lru_cache(maxsize=None)
+def _virtual_classes() -> dict[tuple[Path, tuple[str, ...], str], type]:
+    return {}
+
+
+def virtual_class(host: str, family: Family) -> Any:
+    """The class of a virtual host, made once per family."""
+    classes = _virtual_classes()
+    key = (family.folder, family.variant, host)
+    if key not in classes:
+        classes[key] = host_class(host, family, VirtualHost)
+    return classes[key]
+
+
 def host_classes(family: Family) -> dict[str, type[Host]]:
     """Host name to envoy class, with a `Value` for every name of the vocabulary."""
-    return {host: host_class(host, family, Host) for host in PATHS if host in family.values}
+    hosts = [host for host in PATHS if host in family.values and host not in family.virtual]
+    return {host: host_class(host, family, Host) for host in hosts}
 
 
 def host_class(host: str, family: Family, base: type) -> Any:
@@ -115,8 +230,8 @@ def axis_sizes(family: Family, module: torch.nn.Module | None, config: Any) -> d
     return {axis: length for axis, length in sizes.items() if length is not None}
 
 
-def size(texts: list[str], module: torch.nn.Module | None, config: Any) -> int | None:
-    """The first formula that gives an integer; `None` when none does."""
+def evaluate(text: str, module: torch.nn.Module | None, config: Any) -> Any:
+    """A formula over `module` and `config`; raises `LookupError` for what neither has."""
     roots = {"module": module, "config": config}
 
     def lookup(name: str) -> Any:
@@ -127,9 +242,14 @@ def size(texts: list[str], module: torch.nn.Module | None, config: Any) -> int |
                 raise LookupError(name)
         return value
 
+    return formula.evaluate(formula.parse(text).left, lookup)
+
+
+def size(texts: list[str], module: torch.nn.Module | None, config: Any) -> int | None:
+    """The first formula that gives an integer; `None` when none does."""
     for text in texts:
         try:
-            answer = formula.evaluate(formula.parse(text).left, lookup)
+            answer = evaluate(text, module, config)
         except (LookupError, TypeError, NnpediaError):
             continue
         if isinstance(answer, int) and not isinstance(answer, bool):

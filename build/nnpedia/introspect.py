@@ -22,12 +22,12 @@ from nnpedia.hosts import PATHS
 from nnpedia.layout import expect
 from nnpedia.observe import host_at, scan, spots_of
 from nnpedia.record import Problem
+from nnpedia.snippets import PROMPT
 from nnpedia.support import probing
 
 if TYPE_CHECKING:
     from nnpedia.checkpoints import Runnable
 
-PROMPT = "The Eiffel Tower is in the city of"
 
 #: Config keys of transformers' own bookkeeping, which say nothing of the architecture.
 _BOOKKEEPING = {"transformers_version", "_name_or_path", "name_or_path", "model_type", "torch_dtype", "use_cache"}
@@ -132,11 +132,11 @@ def run(family: Family, runnable: Runnable) -> Run:
         values=[_value(family, host, name, checked.shapes, checked) for host, name in _names(family)],
         laws=checked.laws,
         snippets=snippets,
-        problems=[*checked.problems, *verify.snippet_problems(snippets)],
+        problems=[*checked.problems, *verify.snippet_problems(family, runnable, snippets)],
     )
 
 
-Loader = Callable[[dict[str, str], str | None], StandardizedTransformer]
+Loader = Callable[[dict[str, str], str | None], Any]
 
 
 def loader(family: Family) -> Loader:
@@ -166,8 +166,8 @@ def loader(family: Family) -> Loader:
 def page_loader() -> Loader:
     """The loader of pages outside a family: their snippets say themselves what they load."""
 
-    def load(options: dict[str, str], name: str | None = None) -> StandardizedTransformer:
-        return StandardizedTransformer(str(name), **options)  # type: ignore[arg-type]
+    def load(options: dict[str, str], name: str | None = None) -> Any:
+        return None if name is None else StandardizedTransformer(name, **options)  # type: ignore[arg-type]
 
     return load
 
@@ -191,7 +191,7 @@ def block_kinds(model: StandardizedTransformer) -> list[BlockKind]:
     groups: dict[tuple[Any, ...], list[int]] = {}
     for layer in range(model.num_layers):
         kind = types[layer] if layer < len(types) else "block"
-        classes = tuple(type(host._module).__name__ for _, host in _hosts(model, layer))
+        classes = tuple(type(host.module).__name__ for _, host in _hosts(model, layer))
         groups.setdefault((kind, *classes), []).append(layer)
     return [
         BlockKind(name=str(key[0]), layers=layers, hosts=list(_host_facts(model, layers[0])))
@@ -210,7 +210,7 @@ def _host_facts(model: StandardizedTransformer, layer: int) -> Iterator[HostFact
         yield HostFact(
             name=host,
             path=model.family.vocabulary.hosts[host].path,
-            native_class=type(envoy._module).__name__,
+            native_class=type(envoy.module).__name__,
             native_path=envoy.path.removeprefix("model."),
         )
 

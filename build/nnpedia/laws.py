@@ -110,7 +110,7 @@ def _on_host(model: StandardizedTransformer, host: str, layer: int | None, name:
     envoy: Any = host_at(model, layer, host)
     if envoy is None:
         raise Missing(host)
-    thing: Any = envoy
+    thing: Any = envoy.start
     for part in name.split("."):
         child = thing.__dict__.get(part) if hasattr(thing, "_child_map") else None
         thing = child if child is not None else getattr(getattr(thing, "_module", thing), part)

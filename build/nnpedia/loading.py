@@ -19,9 +19,13 @@ class Opened:
     """What `StandardizedTransformer` hands to nnsight."""
 
     source: Any  # a folder's path, or a loaded module
-    model_type: str
+    config: Any
     tokenizer: Any
     load: dict[str, Any]
+
+    @property
+    def model_type(self) -> str:
+        return self.config.model_type
 
 
 def open_checkpoint(
@@ -37,13 +41,15 @@ def open_checkpoint(
     folder = str(resolve(checkpoint, revision))
     with reading(str(checkpoint)):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    return Opened(folder, config.model_type, tokenizer or load_tokenizer(folder), load)
+    return Opened(folder, config, tokenizer or load_tokenizer(folder), load)
 
 
 def _open_module(module: torch.nn.Module, tokenizer: Any, load: dict[str, Any]) -> Opened:
     config: Any = getattr(module, "config", None)
     if config is None or not hasattr(config, "model_type"):
-        raise CheckpointError(f"{type(module).__name__} is not a transformers model: it has no config with a model_type")
+        raise CheckpointError(
+            f"{type(module).__name__} is not a transformers model: it has no config with a model_type"
+        )
     if "attn_implementation" in load:
         module.set_attn_implementation(load.pop("attn_implementation"))  # type: ignore[operator]
     if "experts_implementation" in load:
@@ -55,7 +61,7 @@ def _open_module(module: torch.nn.Module, tokenizer: Any, load: dict[str, Any]) 
     name = getattr(config, "name_or_path", "") or ""
     if tokenizer is None and name and os.path.isdir(name):
         tokenizer = load_tokenizer(name)
-    return Opened(module, config.model_type, tokenizer or TokenIdsOnly(), load)
+    return Opened(module, config, tokenizer or TokenIdsOnly(), load)
 
 
 def load_tokenizer(folder: str) -> Any:

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from nnpedia.hosts import PATHS, Host, axis_sizes, host_class, host_classes, renames  # isort: skip  (nnsight first)
+from nnpedia.hosts import PATHS, Host, axis_sizes, find_child, host_class, host_classes, renames  # isort: skip  (nnsight first)
 from nnsight.modeling.transformers import TransformersModel
 from torch._guards import detect_fake_mode
 
 from nnpedia import formula
 from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
-from nnpedia.family import Family, family_folders, load_family
+from nnpedia.family import Family, family_folders, for_config, load_family
 from nnpedia.functions import FUNCTIONS
 
 log = logging.getLogger("nnpedia")
@@ -91,7 +91,7 @@ class StandardizedTransformer(TransformersModel, Host):
         from nnpedia.loading import open_checkpoint
 
         opened = open_checkpoint(checkpoint, revision, kwargs.pop("tokenizer", None), load)
-        self.family = find_family(opened.model_type, families)
+        self.family = for_config(find_family(opened.model_type, families), opened.config)
         self.__class__ = host_class("model", self.family, StandardizedTransformer)
         self.asked: dict[int, list[str]] = {}
         self.probing = False
@@ -118,8 +118,8 @@ class StandardizedTransformer(TransformersModel, Host):
         return config.get_text_config() if hasattr(config, "get_text_config") else config
 
     def _attention_module(self) -> torch.nn.Module | None:
-        attention = next((getattr(block, "self_attn", None) for block in self.layers), None)
-        return None if attention is None else attention._module
+        attention = (getattr(block, "self_attn", None) for block in self.layers)
+        return next((host.module for host in attention if host is not None), None)
 
     def load_options(self) -> dict[str, str]:
         """What this load runs: `{"attn_implementation": "sdpa", …}`."""
@@ -158,7 +158,7 @@ class StandardizedTransformer(TransformersModel, Host):
             if name in FUNCTIONS:
                 return FUNCTIONS[name]
             head, *rest = name.split(".")
-            value: Any = self.text_config if head == "config" else self.child(head)
+            value: Any = self.text_config if head == "config" else find_child(self, head)
             for part in rest:
                 value = getattr(value, part)
             return value
@@ -271,5 +271,3 @@ def find_family(model_type: str, folder: Path | None = None) -> Family:
         f"to draft one, make families/{model_type}/family.yml with `extends: {close.strip(chr(39))}` "
         "and say what differs (the page Add a family shows how)"
     )
-
-

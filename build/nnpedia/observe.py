@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from nnsight.intervention.interleaver import Mediator
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.overrides import TorchFunctionMode
 
-from nnpedia.errors import NnpediaError
+from nnpedia.errors import NnpediaError, Unavailable
+from nnpedia.hosts import host_of
 
 if TYPE_CHECKING:
-    from nnpedia.hosts import Host
     from nnpedia.model import StandardizedTransformer
 
 _TASK = compile("task()", "<nnpedia.observe>", "exec")
@@ -42,12 +43,11 @@ def observe(model: StandardizedTransformer, tasks: Iterable[Callable[[], None]],
         interleaver.cancel()
 
 
-def host_at(model: StandardizedTransformer, layer: int | None, host: str) -> Host | None:
+def host_at(model: StandardizedTransformer, layer: int | None, host: str) -> Any:
     """The host of a spot; `None` where this block has no such host."""
     if layer is None:
         return model
-    block: Any = model.layers[layer]
-    return block if host == "layers" else block.__dict__.get(host)
+    return host_of(model.layers[layer], host)
 
 
 def read(
@@ -70,7 +70,7 @@ def read(
             try:
                 host = host_at(model, spot[0], spot[1])
                 if host is None:
-                    raise NnpediaError(f"this block has no {spot[1]}")
+                    raise Unavailable(spot[2], f"this block has no {spot[1]}", where=f"model.layers[{spot[0]}]")
                 found[spot] = keep(getattr(host, spot[2]))
             except NnpediaError as error:
                 found[spot] = error
@@ -94,9 +94,23 @@ def read(
 
 
 def scan(model: StandardizedTransformer, spots: Iterable[Spot], *inputs: Any, **kwargs: Any) -> dict[Spot, Any]:
-    """Shape and dtype of every spot without weights: the forward runs on fake tensors."""
-    with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(assume_static_by_default=True)):
+    """Shape and dtype of every spot without weights: the forward runs on fake tensors.
+
+    A forward that branches on its data (longrope asks how far the positions reach) takes the false
+    side: shapes do not depend on it in any family, and there are no data.
+    """
+    fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(assume_static_by_default=True))
+    with fake, FalseSide():
         return read(model, spots, *inputs, keep=shape_of, **kwargs)
+
+
+class FalseSide(TorchFunctionMode):
+    """Makes the truth of a tensor without data `False` instead of an error."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__bool__ and isinstance(args[0], FakeTensor):
+            return False
+        return func(*args, **(kwargs or {}))
 
 
 def shape_of(value: Any) -> Any:

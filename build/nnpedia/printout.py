@@ -9,7 +9,7 @@ import torch
 from nnpedia.errors import Unavailable
 
 if TYPE_CHECKING:
-    from nnpedia.hosts import Host
+    from nnpedia.hosts import Hosting
     from nnpedia.model import StandardizedTransformer
 
 
@@ -39,10 +39,26 @@ def _tree(envoy: Any) -> list[str]:
     extra = module.extra_repr()
     aliases = {path: alias for alias, path in envoy._aliases.items()}
     body = [line for child, inner in envoy._child_map.items() for line in _child(aliases.get(child, child), inner)]
-    body += _values(envoy)
+    body += _virtual(envoy) + _values(envoy)
     if not body:
         return [f"{name}({extra})"]
     return [f"{name}(", *(f"  {line}" for line in extra.split("\n") if extra), *body, ")"]
+
+
+def _virtual(envoy: Any) -> list[str]:
+    """Hosts that are no module: their values stand under their name all the same."""
+    if getattr(envoy, "host_name", None) != "layers":
+        return []
+    hosts = [getattr(envoy, name) for name in envoy.family.virtual]
+    return [
+        line
+        for host in hosts
+        for line in (
+            f"  ({host.host_name}): of the block's own modules (",
+            *(f"  {value}" for value in _values(host)),
+            "  )",
+        )
+    ]
 
 
 def _blocks(envoy: Any) -> list[str]:
@@ -66,7 +82,7 @@ def _values(envoy: Any) -> list[str]:
     return [f"  {_line(envoy, name)}" for name in values or {} if values[name].absent is None]
 
 
-def _line(host: Host, name: str) -> str:
+def _line(host: Hosting, name: str) -> str:
     value = getattr(type(host), name)
     layout = "" if value.spec.layout == "scalar" else f" -> {value.spec.layout} [{' '.join(value.axes)}]"
     line = f"({name}){layout}: {value.spec.says}"

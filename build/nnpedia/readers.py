@@ -6,28 +6,40 @@ A reader is a function of the host; it may read the host's other values.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from nnpedia.hosts import Host
-
-READERS: dict[str, Callable[[Host], Any]] = {}
+    from nnpedia.hosts import Hosting
 
 
-def reader(name: str) -> Callable[[Callable[[Host], Any]], Callable[[Host], Any]]:
-    """Register a reader under the name specs use."""
+@dataclass(frozen=True)
+class Reader:
+    """A reader, and its inverse where an assignment has one."""
 
-    def register(function: Callable[[Host], Any]) -> Callable[[Host], Any]:
-        READERS[name] = function
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None] | None = None
+
+
+READERS: dict[str, Reader] = {}
+
+
+def reader(
+    name: str, write: Callable[[Any, Any], None] | None = None
+) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Register a reader under the name specs use, with its inverse for assignments."""
+
+    def register(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        READERS[name] = Reader(function, write)
         return function
 
     return register
 
 
 @reader("call.input_size")
-def input_size(host: Host) -> list[int]:
+def input_size(host: Hosting) -> list[int]:
     """`[batch, seq]` of the current call, the batch being this invoke's rows."""
     root = host.root
     if not root.running:
@@ -36,7 +48,7 @@ def input_size(host: Host) -> list[int]:
 
 
 @reader("call.next_token_probs")
-def next_token_probs(host: Host) -> torch.Tensor:
+def next_token_probs(host: Hosting) -> torch.Tensor:
     """Softmax of the logits at each prompt's last real position, `[batch vocab_size]`.
 
     The last real position comes from the attention mask, so it is a real token on either padding

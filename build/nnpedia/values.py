@@ -18,6 +18,7 @@ import torch
 from nnsight.intervention.eproperty import WriteBack
 from nnsight.intervention.interleaver import Mediator, OutOfOrderError
 from nnsight.intervention.source import SourceNotAvailable
+from torch import Tensor
 
 from nnpedia.address import Address, parse
 from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable
@@ -26,7 +27,7 @@ from nnpedia.readers import READERS
 from nnpedia.vocabulary import ValueSpec
 
 if TYPE_CHECKING:
-    from nnpedia.hosts import Host
+    from nnpedia.hosts import Hosting
 
 Keys = tuple[Any, ...]
 
@@ -58,7 +59,7 @@ class Value(property):
         self.address = None if spec.at is None else parse(spec.at)
         self.__doc__ = f"{spec.layout} [{' '.join(axes)}]: {spec.says}."
 
-    def __get__(self, host: Host | None, owner: type | None = None) -> Any:
+    def __get__(self, host: Hosting | None, owner: type | None = None) -> Any:
         if host is None:
             return self
         try:
@@ -68,7 +69,7 @@ class Value(property):
         except AttributeError as error:
             raise Unavailable(self.name, f"{error}", where=host.place) from error
 
-    def __set__(self, host: Host, value: Any) -> None:
+    def __set__(self, host: Hosting, value: Any) -> None:
         try:
             self._write(host, value)
         except OutOfOrderError:
@@ -78,10 +79,10 @@ class Value(property):
 
     # -- reading and writing ------------------------------------------------------------------
 
-    def _read(self, host: Host) -> Any:
+    def _read(self, host: Hosting) -> Any:
         mediator = self._enter(host)
         if self.address is None:
-            return READERS[str(self.spec.reader)](host)
+            return READERS[str(self.spec.reader)].read(host)
         location = self.locate(host)
         occurrence = mediator.wanted(location)
         waiting = mediator.transform
@@ -90,24 +91,34 @@ class Value(property):
         raw = Mediator.value(location)
         native = self._take(host, raw)
         view, rows = self._split(host, native)
-        if self.pattern is not None and not _shares(view, native):
+        if view is not native and not _shares(view, native):
             # An in-place edit of a copy would be lost, so the copy goes back when the trace moves on.
-            back = partial(self._repacked, host, raw, native, view, rows)
+            back = partial(self._back, host, raw, native, view, rows, view._version)
             mediator.transform = WriteBack(back, view, self, location, occurrence)
         return view
 
-    def _write(self, host: Host, value: Any) -> None:
+    def _back(self, host: Hosting, raw: Any, native: Tensor, view: Tensor, rows: Rows | None, version: int) -> Any:
+        """The raw call with an edited copy put back; as it was when nothing edited the copy."""
+        return raw if view._version == version else self._repacked(host, raw, native, view, rows)
+
+    def _write(self, host: Hosting, value: Any) -> None:
         self._enter(host)
         if self.address is None:
-            raise ReadOnly(f"{self.name} is derived from other values and cannot be assigned", where=host.place)
+            write = READERS[str(self.spec.reader)].write
+            if write is None:
+                raise ReadOnly(f"{self.name} is derived from other values and cannot be assigned", where=host.place)
+            write(host, value)
+            return
         location = self.locate(host)
         raw = Mediator.value(location)
         native = self._take(host, raw)
         current, rows = self._split(host, native)
         value = self._fitting(host, value, current)
+        if self.spec.scale is not None and torch.equal(value, current):
+            return  # scaling there and back rounds; a value assigned to itself changes nothing
         Mediator.swap(location, self._repacked(host, raw, native, value, rows))
 
-    def _enter(self, host: Host) -> Mediator:
+    def _enter(self, host: Hosting) -> Mediator:
         if not host.interleaver.interleaving:
             raise OutsideTrace(
                 f"{self.name} exists only while the model runs: read it inside `with model.trace(prompt):`",
@@ -118,7 +129,7 @@ class Value(property):
         host.root.asked.setdefault(id(mediator), []).append(f"{host.place}.{self.name}")
         return mediator
 
-    def check_declared(self, host: Host) -> None:
+    def check_declared(self, host: Hosting) -> None:
         """Raise `Unavailable` where the spec already says this block or load has no such value."""
         if self.spec.absent is not None:
             raise Unavailable(self.name, self.spec.absent, where=host.place)
@@ -131,8 +142,10 @@ class Value(property):
                     self.name, f"{option} {chosen!r} does not compute it", {option: choices[0]}, where=host.place
                 )
 
-    def _repacked(self, host: Host, raw: Any, native: torch.Tensor, value: torch.Tensor, rows: Rows | None) -> Any:
+    def _repacked(self, host: Hosting, raw: Any, native: Tensor, value: Tensor, rows: Rows | None) -> Any:
         """The call's raw inputs or output with this value in its place."""
+        if self.spec.scale is not None:
+            value = value / host.number(self.spec.scale)
         if self.pattern is not None:
             if rows is not None:
                 whole = self.pattern.split(native, self._sizes(host, rows.batch))
@@ -148,15 +161,16 @@ class Value(property):
         assert self.address is not None
         return self.address
 
-    def locate(self, host: Host) -> str:
+    def locate(self, host: Hosting) -> str:
         """The nnsight location of the value, such as `model.model.layers.1.mlp.experts.input`."""
         known = host.places.get(self.name)
         if known is not None:
             return known
         address = self._address
-        envoy = host.origin(address.anchor)
-        for child in address.children:
-            envoy = envoy.child(child) if hasattr(envoy, "child") else _child(envoy, child)
+        try:
+            envoy = self.descend(host)
+        except AddressError as error:
+            raise Unavailable(self.name, f"{error}{host.elsewhere(self.name)}", where=host.place) from None
         path = envoy.path
         if address.operations:
             try:
@@ -173,11 +187,20 @@ class Value(property):
             host.places[self.name] = location
         return location
 
-    def _other_load(self, host: Host) -> dict[str, str]:
+    def descend(self, host: Hosting) -> Any:
+        """The envoy whose call or forward the address is about; raises `AddressError` naming the children there."""
+        from nnpedia.hosts import find_child
+
+        envoy = host.origin(self._address.anchor)
+        for child in self._address.children:
+            envoy = find_child(envoy, child)
+        return envoy
+
+    def _other_load(self, host: Hosting) -> dict[str, str]:
         options = host.root.load_options()
         return {option: choices[0] for option, choices in self.spec.needs.items() if options.get(option) not in choices}
 
-    def _take(self, host: Host, raw: Any) -> torch.Tensor:
+    def _take(self, host: Hosting, raw: Any) -> Tensor:
         element = raw
         for key in _keys(self._address, raw):
             try:
@@ -186,7 +209,7 @@ class Value(property):
                 raise Unavailable(
                     self.name, f"nothing is at {self._address} in this call", self._other_load(host), where=host.place
                 ) from None
-        if not isinstance(element, torch.Tensor):
+        if not isinstance(element, Tensor):
             kind = type(element).__name__
             raise Unavailable(
                 self.name, f"{self._address} holds a {kind}, not a tensor", self._other_load(host), where=host.place
@@ -195,28 +218,34 @@ class Value(property):
 
     # -- laying out ---------------------------------------------------------------------------
 
-    def _split(self, host: Host, native: torch.Tensor) -> tuple[torch.Tensor, Rows | None]:
+    def _split(self, host: Hosting, native: Tensor) -> tuple[Tensor, Rows | None]:
         """The tensor in standard layout, and the rows it was cut to when they were cut here."""
-        if self.pattern is None:
-            return native, None
+        view, rows = (native, None) if self.pattern is None else self._rearranged(host, native, self.pattern)
+        if self.spec.scale is not None:
+            view = view * host.number(self.spec.scale)
+        elif self.spec.copies:
+            view = view.clone()
+        return view, rows
+
+    def _rearranged(self, host: Hosting, native: Tensor, pattern: Pattern) -> tuple[Tensor, Rows | None]:
         try:
-            if not self.pattern.mixes_rows:
-                return self.pattern.split(native, self._sizes(host, None)), None
+            if not pattern.mixes_rows:
+                return pattern.split(native, self._sizes(host, None)), None
             rows = host.root.rows()
-            inner = math.prod(self._sizes(host, None)[axis] for axis in self.pattern.native[0][1:])
+            inner = math.prod(self._sizes(host, None)[axis] for axis in pattern.native[0][1:])
             held = native.shape[0] // max(inner, 1)
-            view = self.pattern.split(native, self._sizes(host, held))
+            view = pattern.split(native, self._sizes(host, held))
         except (RuntimeError, KeyError, ValueError) as error:
             raise LayoutError(
                 f"{self.name} cannot be laid out: the tensor {list(native.shape)} does not fit "
-                f"{self.pattern.text!r} ({str(error).splitlines()[0]})",
+                f"{pattern.text!r} ({str(error).splitlines()[0]})",
                 where=host.place,
             ) from None
         if rows.all or held != rows.batch:
             return view, None
         return view[rows.start : rows.start + rows.size], rows
 
-    def _sizes(self, host: Host, batch: int | None) -> dict[str, int]:
+    def _sizes(self, host: Hosting, batch: int | None) -> dict[str, int]:
         sizes = {**host.root.call_sizes(), **host.axis_sizes()}
         if batch is None:
             sizes.pop("batch", None)
@@ -224,8 +253,8 @@ class Value(property):
             sizes["batch"] = batch
         return sizes
 
-    def _fitting(self, host: Host, value: Any, current: torch.Tensor) -> torch.Tensor:
-        if not isinstance(value, torch.Tensor):
+    def _fitting(self, host: Hosting, value: Any, current: Tensor) -> Tensor:
+        if not isinstance(value, Tensor):
             raise LayoutError(f"{self.name} takes a tensor, not a {type(value).__name__}", where=host.place)
         if value.shape != current.shape:
             raise LayoutError(
@@ -241,7 +270,7 @@ class Value(property):
             value = value.to(current.dtype)
         return value.to(current.device)
 
-    def _too_late(self, host: Host) -> NoReturn:
+    def _too_late(self, host: Hosting) -> NoReturn:
         mediator = Mediator.current(self.name)
         if mediator.iteration != 0:
             raise  # a loop over steps that outran the run: nnsight ends it with a warning
@@ -260,14 +289,6 @@ def _operation(source: Any, name: str) -> Any:
         there = ", ".join(source.names) or "none"
         raise AddressError(f"there is no operation {name!r} inside {source.prefix}; the operations there are {there}")
     return source.node(name)
-
-
-def _child(envoy: Any, name: str) -> Any:
-    found = envoy.__dict__.get(name)
-    if found is None:
-        there = ", ".join(envoy._child_map) or "none"
-        raise AddressError(f"{envoy.path} has no child {name!r}; its children are {there}")
-    return found
 
 
 def _keys(address: Address, raw: Any) -> Keys:
@@ -297,6 +318,6 @@ def _replaced(container: Any, keys: Keys, value: Any) -> Any:
     return changed
 
 
-def _shares(view: torch.Tensor, native: torch.Tensor) -> bool:
+def _shares(view: Tensor, native: Tensor) -> bool:
     """Whether an edit of `view` in place is an edit of `native`."""
     return view.untyped_storage()._cdata == native.untyped_storage()._cdata

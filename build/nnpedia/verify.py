@@ -128,7 +128,9 @@ def _law(family: Family, pair: Pair, results: dict[str, Measured], problems: lis
     if broken:
         places = [family.where("values", *value) for value in values_of(law, host, family.values)]
         problems.append(
-            Problem(where=where, what=f"law {name}: {broken}; its values are said at {', '.join(dict.fromkeys(places))}")
+            Problem(
+                where=where, what=f"law {name}: {broken}; its values are said at {', '.join(dict.fromkeys(places))}"
+            )
         )
     return LawFact(
         name=name, host=host, says=law.says, formula=law.formula, holds=holds, exception=law.exception,
@@ -181,14 +183,18 @@ def notes(family: Family, runnable: Runnable, load: Any, prompt: str) -> list[Sn
     if not family.notes.exists():
         return []
     names = [each.name for each in runnables(family)]
-    return run_notes(
-        family.notes, load, prompt, file=place(family.notes), name=runnable.name, runnables=names
-    )
+    return run_notes(family.notes, load, prompt, file=place(family.notes), name=runnable.name, runnables=names)
 
 
-def snippet_problems(snippets: list[SnippetFact]) -> list[Problem]:
-    return [
-        Problem(where=f"{snippet.file}:{snippet.line}", what=snippet.error or "the snippet failed")
-        for snippet in snippets
-        if not snippet.ok
-    ]
+def snippet_problems(family: Family, runnable: Runnable, snippets: list[SnippetFact]) -> list[Problem]:
+    """The failed snippets; with the family's first checkpoint, also Python the notes hold in no fence."""
+    from nnpedia.checkpoints import runnables
+    from nnpedia.snippets import problems
+
+    if not family.notes.exists():
+        return []
+    found = problems(family.notes, snippets, file=place(family.notes))
+    if runnables(family)[0].name == runnable.name:
+        return found
+    failed = {f"{snippet.error}".partition(": ")[0] for snippet in snippets if snippet.error}
+    return [problem for problem in found if problem.where in failed]

@@ -13,7 +13,7 @@ from nnpedia.yamlfile import Document, read, validate
 
 
 class Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class Axis(Spec):
@@ -40,7 +40,8 @@ class ValueSpec(Spec):
     """A value: what it is and where it is read.
 
     Exactly one of `at` (an address), `reader` (a named Python reader) and `absent` (the reason a
-    family has no such value) says where.
+    family has no such value) says where. `scale` is a formula over `module` and `config`: the value
+    is what the address holds times that number. `copy` marks a tensor the model writes over later.
     """
 
     layout: str
@@ -48,6 +49,8 @@ class ValueSpec(Spec):
     part: str | None = None
     at: str | None = None
     native: str | None = None
+    scale: str | None = None
+    copies: bool = Field(default=False, alias="copy")
     reader: str | None = None
     absent: str | None = None
     needs: dict[str, list[str]] = {}
@@ -63,8 +66,10 @@ class ValueSpec(Spec):
     def _says_where(self) -> ValueSpec:
         if sum(place is not None for place in (self.at, self.reader, self.absent)) != 1:
             raise ValueError("say exactly one of at, reader and absent")
-        if self.native and not self.at:
-            raise ValueError("native goes with an address")
+        if (self.native or self.scale or self.copies) and not self.at:
+            raise ValueError("native, scale and copy go with an address")
+        if self.scale is not None:
+            formula.parse(self.scale)
         return self
 
 

@@ -45,21 +45,30 @@ class _Loader(yaml.SafeLoader):
     def build(self, node: yaml.Node, keys: tuple[Key, ...] = ()) -> Any:
         self.lines.setdefault(keys, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
-            self.flatten_mapping(node)
+            self._refuse_twice(node)
+            self.flatten_mapping(node)  # a merged mapping (<<) comes first, and the own keys win
             data: dict[Any, Any] = {}
             for key_node, value_node in node.value:
                 key = self.construct_object(key_node, deep=True)
-                where = place(self.path, key_node.start_mark.line + 1)
-                if not isinstance(key, Hashable):
-                    raise SpecError("a key must be a word or a number", where=where)
-                if key in data:
-                    raise SpecError(f"the key {key!r} is given twice", where=where)
                 self.lines[(*keys, key)] = key_node.start_mark.line + 1
                 data[key] = self.build(value_node, (*keys, key))
             return data
         if isinstance(node, yaml.SequenceNode):
             return [self.build(child, (*keys, index)) for index, child in enumerate(node.value)]
         return self.construct_object(node, deep=True)
+
+    def _refuse_twice(self, node: yaml.MappingNode) -> None:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            where = place(self.path, key_node.start_mark.line + 1)
+            if not isinstance(key, Hashable):
+                raise SpecError("a key must be a word or a number", where=where)
+            if key in seen:
+                raise SpecError(f"the key {key!r} is given twice", where=where)
+            seen.add(key)
 
 
 def read(path: Path) -> Document:
