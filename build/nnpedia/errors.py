@@ -10,6 +10,7 @@ None of these derives from `AttributeError`: raised inside a property of an nnsi
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
@@ -92,10 +93,8 @@ class BuildFailure(NnpediaError):
 def place(path: Path | str, line: int | None = None) -> str:
     """`file:line`, relative to the working folder where it lies below it."""
     path = Path(path)
-    try:
+    with contextlib.suppress(ValueError):
         path = path.resolve().relative_to(Path.cwd().resolve())
-    except ValueError:
-        pass
     return f"{path}:{line}" if line else str(path)
 
 

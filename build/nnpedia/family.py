@@ -224,8 +224,8 @@ def load_family(folder: Path, variant: tuple[str, ...] = ()) -> Family:
     vocabulary = load_vocabulary(folder.parent)
     own, source = chain[0]
     merged = _Merged(vocabulary, folder.parent)
-    for spec, document in reversed(chain):
-        merged.add(spec, document, ())
+    for spec, where in reversed(chain):
+        merged.add(spec, where, ())
     for name in variant:
         merged.add(own.variants[name], source, ("variants", name))
     merged.drop_parts()

@@ -102,21 +102,19 @@ def _names(node: ast.expr) -> Iterator[str]:
 
 
 def _check(node: ast.expr, text: str) -> None:
+    """Raise `SpecError` unless the expression stays inside the language."""
     dotted = _dotted(node)
     if dotted is not None:
         if any(part.startswith("_") for part in dotted.split(".")):
             raise SpecError(f"{text!r}: names in a formula do not start with an underscore")
-        return
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _check(node.operand, text)
-    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        _check(node.operand, text)
+    elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         _check(node.left, text)
-        return _check(node.right, text)
-    if isinstance(node, ast.Call) and not node.keywords and _dotted(node.func):
+        _check(node.right, text)
+    elif isinstance(node, ast.Call) and not node.keywords and _dotted(node.func):
         _check(node.func, text)
         for argument in node.args:
             _check(argument, text)
-        return
-    raise SpecError(f"{text!r}: a formula has names, numbers, + - * / // ** and calls, nothing else")
+    elif not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
+        raise SpecError(f"{text!r}: a formula has names, numbers, + - * / // ** and calls, nothing else")

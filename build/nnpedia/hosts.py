@@ -7,7 +7,7 @@ one `Value` per standard name. The classes are keyed by the hosts' places in the
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +96,7 @@ class Host(Hosting, Envoy):  # type: ignore[misc]
         return envoy
 
     @property
-    def block(self) -> Host:  # type: ignore[override]
+    def block(self) -> Host:
         """The block this host stands in; itself when it is one."""
         envoy: Any = self
         while envoy is not None and getattr(envoy, "host_name", None) != "layers":
@@ -186,7 +186,7 @@ def block_place(block: Envoy) -> str:
     return f"model.layers[{block.path.rsplit('.', 1)[-1]}]"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _virtual_classes() -> dict[tuple[Path, tuple[str, ...], str], type]:
     return {}
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnpedia.address import in_words, parse
 from nnpedia.family import Family, PublicCheckpoint
-from nnpedia.model import StandardizedTransformer
-from nnpedia.record import BlockKind, ConfigRow, HostFact, Origin, Reference, Run, ValueFact, Versions  # isort: skip
+
+from nnpedia.model import StandardizedTransformer  # isort: skip  (nnsight before transformers' models)
 
 import torch
 
@@ -21,7 +21,7 @@ from nnpedia.errors import NnpediaError, Unavailable
 from nnpedia.hosts import PATHS
 from nnpedia.layout import expect
 from nnpedia.observe import host_at, scan, spots_of
-from nnpedia.record import Problem
+from nnpedia.record import BlockKind, ConfigRow, HostFact, Origin, Problem, Reference, Run, ValueFact, Versions
 from nnpedia.snippets import PROMPT
 from nnpedia.support import probing
 
@@ -153,7 +153,8 @@ def loader(family: Family) -> Loader:
                 where=str(family.notes.name),
             )
         folder = materialize(known[name], family)
-        model = StandardizedTransformer(folder, families=family.folder.parent, **dict(options))  # type: ignore[arg-type]
+        chosen: dict[str, Any] = dict(options)
+        model = StandardizedTransformer(folder, families=family.folder.parent, **chosen)
         model.dispatch()
         return model
 
@@ -166,8 +167,8 @@ def loader(family: Family) -> Loader:
 def page_loader() -> Loader:
     """The loader of pages outside a family: their snippets say themselves what they load."""
 
-    def load(options: dict[str, str], name: str | None = None) -> Any:
-        return None if name is None else StandardizedTransformer(name, **options)  # type: ignore[arg-type]
+    def load(options: dict[str, Any], name: str | None = None) -> Any:
+        return None if name is None else StandardizedTransformer(name, **options)
 
     return load
 

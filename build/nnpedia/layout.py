@@ -79,7 +79,9 @@ def parse_pattern(text: str, axes: tuple[str, ...]) -> Pattern:
 def expect(name: str, layout: str, axes: tuple[str, ...], shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
     """Raise `LayoutError`, naming both shapes, unless `shape` has the layout's rank and known sizes."""
     wanted = [sizes.get(axis) for axis in axes]
-    fits = len(shape) == len(axes) and all(size is None or size == real for size, real in zip(wanted, shape))
+    fits = len(shape) == len(axes) and all(
+        size is None or size == real for size, real in zip(wanted, shape, strict=True)
+    )
     if not fits:
-        said = " ".join(axis if size is None else f"{axis}={size}" for axis, size in zip(axes, wanted))
+        said = " ".join(axis if size is None else f"{axis}={size}" for axis, size in zip(axes, wanted, strict=True))
         raise LayoutError(f"{name} is {layout} [{said}], but the tensor there is {list(shape)}")

@@ -78,8 +78,10 @@ def _blocks(envoy: Any) -> list[str]:
 
 
 def _values(envoy: Any) -> list[str]:
-    values = getattr(type(envoy), "family", None) and envoy.family.values.get(envoy.host_name)
-    return [f"  {_line(envoy, name)}" for name in values or {} if values[name].absent is None]
+    if not getattr(envoy, "host_name", ""):
+        return []
+    values = envoy.family.values[envoy.host_name]
+    return [f"  {_line(envoy, name)}" for name, spec in values.items() if spec.absent is None]
 
 
 def _line(host: Hosting, name: str) -> str:

@@ -114,7 +114,7 @@ def _is_key(key: Any, document: Document) -> bool:
 
 
 def _explain(model: type[BaseModel], error: Any) -> str:
-    keys = [key for key in error["loc"]]
+    keys = list(error["loc"])
     name = ".".join(str(key) for key in keys)
     if error["type"] == "extra_forbidden":
         known = sorted(_fields(model, keys[:-1]))
