@@ -77,7 +77,7 @@ def values(family: Family, probed: bool) -> list[ValueFact]:
             facts.append(
                 ValueFact(
                     host=host, name=name, layout=spec.layout, axes=axes, description=spec.says, address=spec.at,
-                    reader=spec.reader, native=spec.native, absent=spec.absent, 
+                    reader=spec.reader, native=spec.native, absent=spec.absent,
                     words=spec.at and f"words for {spec.at}",
                     shape=[1 if axis == "batch" else SIZES.get(axis, 8) for axis in axes],
                     readable=there if probed and not spec.absent else {},

@@ -1,4 +1,4 @@
-"""What a reader would be wronged by: a page that says what no record says, drops what one does, or runs a spec's text."""
+"""What a reader would be wronged by: a page that says what no record does, drops what one says, or runs its text."""
 
 from __future__ import annotations
 
