@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from nnpedia.errors import BuildFailure, NnpediaError, SpecError, nearest, place
-from nnpedia.family import Family, family_folders, load_family
+from nnpedia.badges import Badge, check_badges, load_badges
+from nnpedia.errors import BuildFailure, NnpediaError, SpecError, place
+from nnpedia.family import family_folders, load_family
 from nnpedia.fences import check_notes
 from nnpedia.work import choose, runnable_names
-from nnpedia.yamlfile import read
 
 
 def check_families(folder: Path, names: Sequence[str] | None = None) -> dict[str, list[NnpediaError]]:
@@ -22,35 +22,20 @@ def check_families(folder: Path, names: Sequence[str] | None = None) -> dict[str
     return {name: check_family(known[name], badges) for name in choose(names, known)}
 
 
-def check_family(folder: Path, badges: Collection[str] | None = None) -> list[NnpediaError]:
-    """What is wrong with one family: its spec, else its badges and its notes."""
+def check_family(folder: Path, badges: dict[str, Badge] | None = None) -> list[NnpediaError]:
+    """What is wrong with one family: its spec or its badges, else its notes."""
     try:
         family = load_family(folder)
-    except NnpediaError as error:
-        return [error]
-    found: list[NnpediaError] = list(_unknown_badges(family, badges)) if badges is not None else []
-    if not family.notes.is_file():
-        return [*found, SpecError("there are no notes here: every family has a notes.md", where=place(family.notes))]
-    try:
+        if badges is not None:
+            check_badges([family], badges)
+        if not family.notes.is_file():
+            raise SpecError("there are no notes here: every family has a notes.md", where=place(family.notes))
         problems = check_notes(family.notes, runnables=runnable_names(family), file=place(family.notes))
     except NnpediaError as error:
-        return [*found, error]
-    return [*found, *(BuildFailure(problem.what, where=problem.where) for problem in problems)]
+        return [error]
+    return [BuildFailure(problem.what, where=problem.where) for problem in problems]
 
 
-def _badges(folder: Path) -> Collection[str] | None:
+def _badges(folder: Path) -> dict[str, Badge] | None:
     """The badges there are; None where the folder explains none, and any may be given."""
-    if not (folder / "badges.yml").is_file():
-        return None
-    data = read(folder / "badges.yml").data
-    badges = data.get("badges", data) if isinstance(data, dict) else {}
-    return set(badges) if isinstance(badges, dict) else set()
-
-
-def _unknown_badges(family: Family, badges: Collection[str]) -> list[SpecError]:
-    source = read(family.folder / "family.yml")
-    return [
-        SpecError(f"badges.yml has no badge {name!r}{nearest(name, badges)}", where=source.where("badges", number))
-        for number, name in enumerate(family.badges)
-        if name not in badges
-    ]
+    return load_badges(folder) if (folder / "badges.yml").is_file() else None

@@ -84,7 +84,7 @@ class Hosting:
         self.__dict__.pop("_sizes", None)
 
 
-class Host(Hosting, Envoy):  # type: ignore[misc]
+class Host(Hosting, Envoy):
     """An envoy that carries standard values."""
 
     @property

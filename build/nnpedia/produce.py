@@ -14,8 +14,8 @@ from nnpedia.record import Page, Problem, Reference, Run
 Named = TypeVar("Named")
 
 
-def produce(folder: str, family: str, kind: str, name: str) -> str:
-    """A unit's record.
+def produce(folder: str, home: str, family: str, kind: str, name: str) -> str:
+    """A unit's record, from the specs of `folder`, with the checkpoints of the cache folder `home`.
 
     The working folder becomes the one the families lie in, so that a record's `file:line` says
     `families/...` wherever the build was started from.
@@ -25,6 +25,7 @@ def produce(folder: str, family: str, kind: str, name: str) -> str:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     families = Path(folder).resolve()
+    os.environ |= {"NNPEDIA_FAMILIES": str(families), "NNPEDIA_HOME": str(Path(home).resolve())}
     os.chdir(families.parent)
     record = page(name) if kind == "page" else of_family(families / family, kind, name)
     return record.model_dump_json(indent=1) + "\n"

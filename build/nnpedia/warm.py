@@ -7,6 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import threading
+
+# Nothing is fetched unless the build was told to (`--hub` sets this to 0): a checkpoint made here
+# needs nothing, and asking for it would make a build wait on the network.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 HEAVY = (
     "torch",
@@ -20,3 +26,7 @@ HEAVY = (
 for module in HEAVY:
     with contextlib.suppress(Exception):
         importlib.import_module(module)
+
+with contextlib.suppress(Exception):
+    # tqdm would take a semaphore of the system's in each unit, which a unit that is ended leaves behind
+    importlib.import_module("tqdm").tqdm.set_lock(threading.RLock())

@@ -76,7 +76,7 @@ def build(
     hub: bool = False,
     limits: Limits | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
-    produce: str = PRODUCE,
+    produce: str | None = None,
 ) -> list[Outcome]:
     """Bring the records of the named families (default: all) up to date; one outcome per unit, in order.
 
@@ -118,13 +118,15 @@ def _produce(
     workers: int,
     limits: Limits | None,
     on_event: Callable[[Event], None],
-    produce: str,
+    produce: str | None,
 ) -> Iterable[tuple[Unit, Outcome]]:
     """Do the units; each record is on disk before its outcome is told."""
     jobs = {str(number): unit for number, unit in enumerate(sorted(missing, key=_longest_first))}
-    arguments = {name: (str(folder), unit.family, unit.kind, unit.name) for name, unit in jobs.items()}
+    arguments = {
+        name: (str(folder), str(cache_folder), unit.family, unit.kind, unit.name) for name, unit in jobs.items()
+    }
     results = run_jobs(
-        [Job(name, produce, arguments[name]) for name in jobs],
+        [Job(name, produce or PRODUCE, arguments[name]) for name in jobs],
         workers,
         limits or default_limits(),
         started=lambda job: on_event(Event("start", unit=jobs[job.name])),
