@@ -73,7 +73,7 @@ def loud() -> None:
     os._exit(3)
 
 
-def sample(folder: str, family: str, kind: str, name: str) -> str:
+def sample(folder: str, home: str, family: str, kind: str, name: str) -> str:
     """A unit's record, as small as it can be; ends instead as the variable ENDS says for the family."""
     end = json.loads(os.environ.get("ENDS", "{}")).get(family)
     if end == "wrong":
@@ -104,9 +104,9 @@ def sample(folder: str, family: str, kind: str, name: str) -> str:
     return Run(**common, prompt="", loads=[], laws=[], snippets=[]).model_dump_json()
 
 
-def slow_sample(folder: str, family: str, kind: str, name: str) -> str:
+def slow_sample(folder: str, home: str, family: str, kind: str, name: str) -> str:
     """As `sample`, leaving a line in the file that the variable SEEN names."""
     with Path(os.environ["SEEN"]).open("a") as file:
         file.write(f"{family} {kind} {name}\n")
     time.sleep(0.5)
-    return sample(folder, family, kind, name)
+    return sample(folder, home, family, kind, name)

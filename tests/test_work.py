@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from nnpedia import records, work
+from nnpedia.checkpoints import runnable_names, runnables
 from nnpedia.errors import SpecError, UnknownFamily
+from nnpedia.family import load_families
 from nnpedia.pool import Limits
 from nnpedia.work import Event, Outcome
 
@@ -73,9 +74,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
         (folder / "notes.md").write_text("# Notes\n")
     shutil.copy(ROOT / "families" / "vocabulary.yml", tmp_path / "families")
     monkeypatch.setattr("nnpedia.pool.PRELOAD", ["nnpedia.record"])
-    monkeypatch.setattr(
-        "nnpedia.checkpoints.runnables", lambda family, hub=False: [SimpleNamespace(name="forge")], raising=False
-    )
+    monkeypatch.setattr("nnpedia.work.runnable_names", lambda family, hub=False: ["forge"])
     monkeypatch.setattr("nnpedia.work.versions", lambda: ("torch 1",))
     return Checkout(tmp_path)
 
@@ -221,12 +220,16 @@ def test_building_one_family_leaves_the_others_alone(checkout: Checkout) -> None
 
 def test_records_come_in_the_order_of_the_spec(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["zeta", "alpha", "mid/../../../dle"]
-    monkeypatch.setattr(
-        "nnpedia.checkpoints.runnables", lambda family, hub=False: [SimpleNamespace(name=name) for name in names]
-    )
+    monkeypatch.setattr("nnpedia.work.runnable_names", lambda family, hub=False: names)
     checkout.made("llama")
     assert [each.origin.name for each in records.load_all(checkout.home)["llama"] if each.kind == "run"] == names
     assert all(path.is_relative_to(checkout.home) for path in checkout.root.rglob("run-*.json"))
+
+
+def test_the_names_planned_are_those_of_what_runs() -> None:
+    for family in load_families(ROOT / "families").values():
+        for hub in (False, True):
+            assert runnable_names(family, hub) == [each.name for each in runnables(family, hub)]
 
 
 def test_an_unknown_name_and_a_bad_spec_stop_before_anything_runs(checkout: Checkout) -> None:
@@ -241,12 +244,10 @@ def test_two_builds_at_once_do_each_unit_once(checkout: Checkout, tmp_path: Path
     code = f"""
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-import nnpedia.checkpoints, nnpedia.pool
-nnpedia.checkpoints.runnables = lambda family, hub=False: [SimpleNamespace(name="forge")]
+import nnpedia.pool, nnpedia.work
 nnpedia.pool.PRELOAD = []
-from nnpedia.work import build
-outcomes = build(folder=Path({str(checkout.families)!r}), cache_folder=Path({str(checkout.home)!r}),
+nnpedia.work.runnable_names = lambda family, hub=False: ["forge"]
+outcomes = nnpedia.work.build(folder=Path({str(checkout.families)!r}), cache_folder=Path({str(checkout.home)!r}),
                  produce="crashing:slow_sample")
 sys.exit(not all(outcome.ok for outcome in outcomes))
 """

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnpedia.badges import Badge, check_badges, load_badges
+from nnpedia.checkpoints import runnable_names
 from nnpedia.errors import BuildFailure, NnpediaError, SpecError, place
 from nnpedia.family import family_folders, load_family
 from nnpedia.fences import check_notes
-from nnpedia.work import choose, runnable_names
+from nnpedia.work import choose
 
 
 def check_families(folder: Path, names: Sequence[str] | None = None) -> dict[str, list[NnpediaError]]:

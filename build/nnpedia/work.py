@@ -20,6 +20,7 @@ from typing import Literal
 
 from nnpedia import records
 from nnpedia.cache import PACKAGE, families_folder, home
+from nnpedia.checkpoints import runnable_names
 from nnpedia.errors import NnpediaError, UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, load_family
 from nnpedia.pool import Job, Limits, Result, default_limits, run_jobs
@@ -165,20 +166,11 @@ def choose(names: Sequence[str] | None, known: dict[str, Path]) -> list[str]:
     return list(dict.fromkeys(names)) if names else list(known)
 
 
-def runnable_names(family: Family) -> list[str]:
-    """What `on=` may name in the family's notes."""
-    from nnpedia.checkpoints import runnables
-
-    return [each.name for each in runnables(family)]
-
-
 def units_of(family: Family, hub: bool = False) -> list[Unit]:
     """A family's units: a reference per public checkpoint, a run per checkpoint that runs here."""
-    from nnpedia.checkpoints import runnables
-
     return [
         *(Unit(family.family, "reference", place, each.id) for place, each in enumerate(family.checkpoints)),
-        *(Unit(family.family, "run", place, each.name) for place, each in enumerate(runnables(family, hub=hub))),
+        *(Unit(family.family, "run", place, name) for place, name in enumerate(runnable_names(family, hub))),
     ]
 
 

@@ -53,6 +53,12 @@ def runnables(family: Family, hub: bool = False) -> list[Runnable]:
     return found
 
 
+def runnable_names(family: Family, hub: bool = False) -> list[str]:
+    """The names of `runnables`, without importing transformers for what else they say."""
+    names = [*(package.name for package in family.packages), FORGE]
+    return [*names, *(checkpoint.id for checkpoint in family.checkpoints)] if hub else names
+
+
 def runnable(family: Family, name: str) -> Runnable:
     """The runnable of a family by its name. Raises `CheckpointError` with what there is."""
     found = {candidate.name: candidate for candidate in runnables(family, hub=True)}
