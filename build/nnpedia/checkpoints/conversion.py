@@ -50,8 +50,11 @@ def convert(
     try:
         write_lean(source, lean)
         convert_weights(lean, folder, architecture, model_type, config)
-    except (struct.error, IndexError, UnicodeDecodeError):
-        raise CheckpointError("this is not a GGUF file, or it is cut short", where=source.name) from None
+    except (struct.error, IndexError, ValueError) as error:
+        raise CheckpointError(f"this is not a GGUF file, or it is cut short ({error})", where=source.name) from None
+    except RuntimeError as error:
+        why = str(error).strip().split("\n")[0]
+        raise CheckpointError(f"the weights do not fit {architecture} ({why})", where=source.name) from None
     finally:
         lean.unlink(missing_ok=True)
     convert_tokenizer(source, folder, model_type, tokenizer)
