@@ -51,6 +51,7 @@ def environment(folder: Path) -> Environment:
         "epsilons": views.epsilons,
         "spans": views.spans,
         "printout": coloured_printout,
+        "breakable": breakable,
     }
     jinja.globals |= {
         "anchor": views.anchor,
@@ -68,6 +69,14 @@ def render(template: str, **context: Any) -> Markup:
 
 def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def breakable(text: str) -> Markup:
+    """An address that may be broken before its dots and marks."""
+    return Markup("").join(
+        escape(part) if index % 2 == 0 else Markup("<wbr>") + part
+        for index, part in enumerate(re.split(r"(?<=.)([.@])", text))
+    )
 
 
 def plain(text: str) -> str:
