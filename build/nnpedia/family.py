@@ -69,6 +69,7 @@ class ValueOverride(Spec):
     absent: str | None = None
     needs: dict[str, list[str]] | None = None
     says: str | None = None
+    layout: str | None = None
 
     def over(self, base: ValueSpec) -> ValueSpec:
         """The base value with this override; a new place drops the base's pattern."""
@@ -78,7 +79,7 @@ class ValueOverride(Spec):
             data |= {"native": None, "scale": None, "copies": False}
         if self.absent:
             data["needs"] = {}
-        for key in ("native", "scale", "copies", "needs", "says"):
+        for key in ("native", "scale", "copies", "needs", "says", "layout"):
             if getattr(self, key) is not None:
                 data[key] = getattr(self, key)
         return ValueSpec.model_validate(data)
@@ -275,7 +276,7 @@ class _Merged:
         self.values = {host: dict(values) for host, values in vocabulary.values.items()}
         self.laws = {host: dict(laws) for host, laws in vocabulary.laws.items()}
         self.names: dict[str, dict[str, str]] = {}
-        self.sizes = {axis: spec.size for axis, spec in vocabulary.axes.items() if spec.size}
+        self.sizes = {axis: list(spec.size) for axis, spec in vocabulary.axes.items() if spec.size}
         self.sizes["num_layers"] = vocabulary.num_layers
         self.virtual: dict[str, str] = {}
         self.parts = list(vocabulary.parts)
@@ -315,6 +316,8 @@ class _Merged:
             for name, override in table.items():
                 _known(name, self.values[host], source, (*under, "values", host, name))
                 where = source.where(*under, "values", host, name)
+                if override.layout is not None:
+                    _known(override.layout, self.vocabulary.layouts, source, (*under, "values", host, name, "layout"))
                 try:
                     self.values[host][name] = override.over(self.values[host][name])
                     self.vocabulary.pattern(self.values[host][name])
@@ -326,11 +329,15 @@ class _Merged:
 
     def drop_parts(self) -> None:
         """Mark the values of parts the family does not have; what it says of one itself stands."""
+        for axis, spec in self.vocabulary.axes.items():
+            if spec.part is not None and spec.part not in self.parts:
+                self.sizes.pop(axis, None)
         for host, table in self.values.items():
             for name, value in table.items():
                 base = self.vocabulary.values[host][name]
-                if value.part is not None and value.part not in self.parts and value == base:
-                    table[name] = ValueOverride(absent=self.vocabulary.parts[value.part].absent).over(value)
+                if value.any_of and not set(value.any_of) & set(self.parts) and value == base:
+                    reasons = [self.vocabulary.parts[part].absent for part in value.any_of]
+                    table[name] = ValueOverride(absent="; ".join(reasons)).over(value)
 
 
 def _formula(text: str, source: Document, keys: tuple[str | int, ...]) -> None:

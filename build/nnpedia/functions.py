@@ -59,6 +59,22 @@ def at_last_token(per_position: Tensor) -> Tensor:
     return per_position[:, -1]
 
 
+def per_head(weight: Tensor, values: Tensor) -> Tensor:
+    """`[batch seq heads dim]` times one weight per head."""
+    return values * weight.view(1, 1, -1, 1)
+
+
+def read_states(states: Tensor, queries: Tensor) -> Tensor:
+    """`[batch seq heads key_dim value_dim]` states read with `[batch seq groups key_dim]` queries."""
+    queries = queries.repeat_interleave(states.shape[2] // queries.shape[2], dim=2).to(states.dtype)
+    return (states * queries.unsqueeze(-1)).sum(-2)
+
+
+def read_channels(states: Tensor, queries: Tensor) -> Tensor:
+    """`[batch seq channels state_dim]` states read with `[batch seq state_dim]` queries."""
+    return torch.matmul(states, queries.to(states.dtype).unsqueeze(-1)).squeeze(-1)
+
+
 def sum_slots(per_slot: Tensor) -> Tensor:
     """`[batch seq top_k hidden_size]` summed over its slots."""
     return per_slot.sum(-2)
@@ -108,6 +124,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         linear,
         counted,
         at_last_token,
+        per_head,
+        read_states,
+        read_channels,
         sum_slots,
         each_expert,
     )

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
 
 #: Where in the tree each host but the root is found, in standard names.
-PATHS = {"layers": "layers.*", "self_attn": "layers.*.self_attn", "mlp": "layers.*.mlp"}
+PATHS = {
+    "layers": "layers.*",
+    "self_attn": "layers.*.self_attn",
+    "linear_attn": "layers.*.linear_attn",
+    "mlp": "layers.*.mlp",
+}
 
 
 class Hosting:
@@ -44,6 +49,10 @@ class Hosting:
     @property
     def module(self) -> torch.nn.Module:
         return self.start._module
+
+    def module_device(self) -> torch.device:
+        """The device of the host's weights."""
+        return next(self.module.parameters()).device
 
     @property
     def places(self) -> dict[str, str]:

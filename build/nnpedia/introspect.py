@@ -55,6 +55,7 @@ def reference(family: Family, checkpoint: PublicCheckpoint) -> Reference:
 
     config = reference_config(family, checkpoint)
     model = StandardizedTransformer(weightless(config, checkpoint.dtype), families=family.folder.parent)
+    family = model.family  # with the variants that this config has
     kinds = block_kinds(model)
     spots = spots_of(model, [kind.layers[0] for kind in kinds])
     with probing(model):
@@ -107,8 +108,9 @@ def run(family: Family, runnable: Runnable) -> Run:
     """Everything a checkpoint's weights can tell: probes, laws, writes, and the notes' snippets."""
     load = loader(family)
     model = load({}, runnable.name)
-    checked = verify.verify(family, lambda options: load(options, runnable.name), PROMPT)
     snippets = verify.notes(family, runnable, load, PROMPT)
+    family = model.family  # with the variants that this config has
+    checked = verify.verify(family, lambda options: load(options, runnable.name), PROMPT)
     return Run(
         family=family.family,
         versions=versions(),

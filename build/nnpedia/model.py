@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nnpedia.hosts import PATHS, Host, axis_sizes, find_child, host_class, host_classes, renames  # isort: skip  (nnsight first)
+from nnpedia.hosts import PATHS, Host, axis_sizes, find_child, host_class, host_of, host_classes, renames  # isort: skip  (nnsight first)
 from nnsight.modeling.transformers import TransformersModel
 from torch._guards import detect_fake_mode
 
@@ -105,8 +105,7 @@ class StandardizedTransformer(TransformersModel, Host):
             **opened.load,
             **kwargs,
         )
-        lengths = axis_sizes(self.family, self._attention_module(), self.text_config)
-        for name, length in lengths.items():
+        for name, length in self._lengths().items():
             object.__setattr__(self, name, length)
 
     # -- sizes and facts ----------------------------------------------------------------------
@@ -117,9 +116,16 @@ class StandardizedTransformer(TransformersModel, Host):
         config = self._module.config
         return config.get_text_config() if hasattr(config, "get_text_config") else config
 
-    def _attention_module(self) -> torch.nn.Module | None:
-        attention = (getattr(block, "self_attn", None) for block in self.layers)
-        return next((host.module for host in attention if host is not None), None)
+    def _lengths(self) -> dict[str, int]:
+        """Every axis length: the first block's that has the host the axis belongs to, else the config's."""
+        lengths = axis_sizes(self.family, None, self.text_config)
+        for host, part in (("linear_attn", "recurrent"), ("self_attn", "attention")):
+            module = next((found.module for block in self.layers if (found := host_of(block, host))), None)
+            own = {axis for axis, spec in self.family.vocabulary.axes.items() if spec.part == part}
+            if module is not None:
+                found = axis_sizes(self.family, module, self.text_config)
+                lengths |= {axis: length for axis, length in found.items() if axis in own}
+        return lengths
 
     def load_options(self) -> dict[str, str]:
         """What this load runs: `{"attn_implementation": "sdpa", …}`."""
@@ -136,6 +142,10 @@ class StandardizedTransformer(TransformersModel, Host):
     def forward_order(self) -> list[str]:
         """The values in the order one forward reaches them, one block standing for all."""
         return forward_order(self.family)
+
+    def forward_names(self, host: str, *names: str) -> list[str]:
+        """These values of a host, in the order the forward reaches them."""
+        return sorted(names, key=[name.split(".")[1] for name in self.values(host)].index)
 
     def support(self, layer: int | None = None) -> Any:
         """Which values this load gives; see `nnpedia.support.support`."""
@@ -249,7 +259,7 @@ def forward_order(family: Family) -> list[str]:
     for name in have.get("layers", []):
         order.append(name)
         if name == "layers.attention_norm_output":
-            order += have.get("self_attn", [])
+            order += [*have.get("linear_attn", []), *have.get("self_attn", [])]
         if name == "layers.mlp_input":
             order += have.get("mlp", [])
     before = ("model.input_ids", "model.attention_mask", "model.input_size", "model.token_embeddings")

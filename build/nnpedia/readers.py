@@ -61,3 +61,63 @@ def next_token_probs(host: Hosting) -> torch.Tensor:
     offset = host.root.call().seq - logits.shape[1]
     index = (last - offset).view(-1, 1, 1).expand(-1, 1, logits.shape[-1])
     return logits.gather(1, index).squeeze(1).softmax(-1)
+
+
+def at(host: Hosting, address: str, native: str | None = None, layout: tuple[str, ...] = ()) -> Any:
+    """What a place holds, read as a value would be; readers build on it."""
+    from nnpedia.values import place_value
+
+    return place_value(address, native, layout).__get__(host)
+
+
+@reader("recurrence.state_input")
+def state_input(host: Hosting) -> torch.Tensor:
+    """The state a recurrent mixer starts from, in the layout of `state_output`; zero without a past."""
+    from nnpedia.values import raw_at
+
+    state = raw_at(host, "@cache_get_recurrent_state_0.output")
+    spec = host.family.values[host.host_name]["state_output"]
+    if state is None:
+        sizes = {**host.axis_sizes(), "batch": host.root.rows().size}
+        return torch.zeros([sizes[axis] for axis in host.family.axes(spec)], device=host.module_device())
+    pattern = host.family.pattern(spec)
+    return state if pattern is None else pattern.split(state, host.axis_sizes())
+
+
+@reader("recurrence.additive_states")
+def additive_states(host: Hosting) -> torch.Tensor:
+    """`S_t = exp(decay_t) S_{t-1} + beta_t k_t v_tᵀ`, `[batch seq state_heads key_dim value_dim]`, in float32."""
+    state, keys, values, betas, decays = _recurrence(host)
+    states = []
+    for token in range(keys.shape[1]):
+        write = (keys[:, token].unsqueeze(-1) * values[:, token].unsqueeze(-2)) * betas[:, token, :, None, None]
+        state = state * decays[:, token, :, None, None].exp() + write
+        states.append(state)
+    return torch.stack(states, dim=1)
+
+
+@reader("recurrence.delta_states")
+def delta_states(host: Hosting) -> torch.Tensor:
+    """The gated delta rule: what the decayed state already holds at a key is subtracted before the write.
+
+    `[batch seq state_heads key_dim value_dim]`, in float32 (Yang et al., Gated Delta Networks, 2024).
+    """
+    state, keys, values, betas, decays = _recurrence(host)
+    states = []
+    for token in range(keys.shape[1]):
+        key = keys[:, token].unsqueeze(-1)
+        state = state * decays[:, token, :, None, None].exp()
+        held = (state * key).sum(-2)
+        new = (values[:, token] - held) * betas[:, token].unsqueeze(-1)
+        state = state + key * new.unsqueeze(-2)
+        states.append(state)
+    return torch.stack(states, dim=1)
+
+
+def _recurrence(host: Any) -> tuple[torch.Tensor, ...]:
+    """State, keys (one per state head), values, betas and decays, in float32, read in the forward's order."""
+    state = host.state_input
+    order = host.root.forward_names(host.host_name, "keys", "values", "betas", "decays")
+    found = {name: getattr(host, name).float() for name in order}
+    keys = found["keys"].repeat_interleave(state.shape[1] // found["keys"].shape[2], dim=2)
+    return state.float(), keys, found["values"], found["betas"], found["decays"]

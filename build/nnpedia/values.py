@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from nnpedia.address import Address, parse
 from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable
-from nnpedia.layout import Pattern
+from nnpedia.layout import Pattern, parse_pattern
 from nnpedia.readers import READERS
 from nnpedia.vocabulary import ValueSpec
 
@@ -91,6 +91,8 @@ class Value(property):
         raw = Mediator.value(location)
         native = self._take(host, raw)
         view, rows = self._split(host, native)
+        if _refuses_edits(view):
+            view = view.clone()
         if view is not native and not _shares(view, native):
             # An in-place edit of a copy would be lost, so the copy goes back when the trace moves on.
             back = partial(self._back, host, raw, native, view, rows, view._version)
@@ -203,6 +205,10 @@ class Value(property):
     def _take(self, host: Hosting, raw: Any) -> Tensor:
         element = raw
         for key in _keys(self._address, raw):
+            if isinstance(
+                element, Tensor
+            ):  # a tensor where the address expects a tuple: its first row is not the value
+                raise Unavailable(self.name, f"{self._address} points into a tensor, not a tuple", where=host.place)
             try:
                 element = element[key]
             except (KeyError, IndexError, TypeError):
@@ -284,6 +290,23 @@ class Value(property):
         ) from None
 
 
+@cache
+def place_value(address: str, native: str | None, layout: tuple[str, ...]) -> Value:
+    """A value without a name, for readers that read a place."""
+    spec = ValueSpec(layout="scalar", says=address, at=address)
+    pattern = None if native is None else parse_pattern(native, layout)
+    return Value(address, spec, layout, pattern)
+
+
+def raw_at(host: Hosting, address: str) -> Any:
+    """Whatever a place holds, tensor or not."""
+    value = place_value(address, None, ())
+    raw: Any = Mediator.value(value.locate(host))
+    for key in _keys(value._address, raw):
+        raw = raw[key]
+    return raw
+
+
 def _operation(source: Any, name: str) -> Any:
     if name not in source.names:
         there = ", ".join(source.names) or "none"
@@ -321,3 +344,11 @@ def _replaced(container: Any, keys: Keys, value: Any) -> Any:
 def _shares(view: Tensor, native: Tensor) -> bool:
     """Whether an edit of `view` in place is an edit of `native`."""
     return view.untyped_storage()._cdata == native.untyped_storage()._cdata
+
+
+def _refuses_edits(view: Tensor) -> bool:
+    """Whether autograd forbids edits in place: one operation made this view together with others, as a split does."""
+    if not view.requires_grad or not view._is_view():
+        return False
+    made = torch._C._autograd._get_creation_meta(view)
+    return made == torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -42,11 +43,12 @@ class ValueSpec(Spec):
     Exactly one of `at` (an address), `reader` (a named Python reader) and `absent` (the reason a
     family has no such value) says where. `scale` is a formula over `module` and `config`: the value
     is what the address holds times that number. `copy` marks a tensor the model writes over later.
+    An assigned value `reaches` the logits of the same call, or only the cache the next call starts from.
     """
 
     layout: str
     says: str
-    part: str | None = None
+    part: str | list[str] | None = None
     at: str | None = None
     native: str | None = None
     scale: str | None = None
@@ -54,6 +56,14 @@ class ValueSpec(Spec):
     reader: str | None = None
     absent: str | None = None
     needs: dict[str, list[str]] = {}
+    reaches: Literal["logits", "cache"] = "logits"
+
+    @property
+    def any_of(self) -> list[str]:
+        """The parts of which the family must have one; empty when every family has the value."""
+        if self.part is None:
+            return []
+        return [self.part] if isinstance(self.part, str) else self.part
 
     @field_validator("at")
     @classmethod
@@ -116,8 +126,8 @@ class Vocabulary(Spec):
             for name, value in values.items():
                 if value.layout not in self.layouts:
                     raise ValueError(f"{host}.{name} has the layout {value.layout}, which is not there")
-                if value.part is not None and value.part not in self.parts:
-                    raise ValueError(f"{host}.{name} belongs to the part {value.part}, which is not there")
+                if unknown := set(value.any_of) - set(self.parts):
+                    raise ValueError(f"{host}.{name} belongs to a part that is not there: {', '.join(sorted(unknown))}")
                 self.pattern(value)
         return self
 

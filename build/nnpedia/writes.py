@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nnpedia.errors import NnpediaError
-from nnpedia.observe import Spot, read
+from nnpedia.observe import Spot, host_at, observe, read
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
@@ -39,6 +39,9 @@ def try_write(model: StandardizedTransformer, spot: Spot, prompt: str, clean: to
         return Write(assignable=False)
     disturb = disturbance(model, spot)
 
+    if spec.reaches == "cache":
+        return _try_cache(model, spot, prompt, disturb)
+
     def logits(edit: Callable[[Any], Any]) -> torch.Tensor:
         found = read(model, [LOGITS], prompt, edits={spot: edit})[LOGITS]
         if isinstance(found, NnpediaError):
@@ -58,6 +61,33 @@ def try_write(model: StandardizedTransformer, spot: Spot, prompt: str, clean: to
     except (RuntimeError, NnpediaError):
         edited = False
     return Write(True, neutral, causal, edited)
+
+
+def _try_cache(
+    model: StandardizedTransformer, spot: Spot, prompt: str, disturb: Callable[[torch.Tensor], torch.Tensor]
+) -> Write:
+    """The same for a value that only the next call reads: what the returned cache keeps is compared."""
+
+    def kept(edit: Callable[[Any], Any]) -> torch.Tensor:
+        caches: list[Any] = []
+
+        def task() -> None:
+            host = host_at(model, spot[0], spot[1])
+            changed = edit(getattr(host, spot[2]))
+            if changed is not None:
+                setattr(host, spot[2], changed)
+            caches.append(model.output["cache"])
+
+        with torch.no_grad():
+            observe(model, [task], prompt)
+        return caches[0].get_recurrent_state(spot[0], state_idx=0).clone()
+
+    def in_place(value: torch.Tensor) -> None:
+        value.copy_(disturb(value))
+
+    clean = kept(lambda value: None)
+    neutral = torch.equal(kept(torch.clone), clean)
+    return Write(True, neutral, not torch.equal(kept(disturb), clean), not torch.equal(kept(in_place), clean))
 
 
 def disturbance(model: StandardizedTransformer, spot: Spot) -> Callable[[torch.Tensor], torch.Tensor]:

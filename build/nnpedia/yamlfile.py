@@ -104,7 +104,9 @@ def validate(model: type[M], document: Document, *, data: Any = None) -> M:
     try:
         return model.model_validate(document.data if data is None else data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        errors = error.errors(include_url=False)
+        # a misspelt key is missing under its right name too, and that is said first
+        first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
         keys = tuple(key for key in first["loc"] if _is_key(key, document))
         raise SpecError(_explain(model, first), where=document.where(*keys)) from None
 

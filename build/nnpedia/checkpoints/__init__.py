@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,15 +47,33 @@ def runnables(family: Family, hub: bool = False) -> list[Runnable]:
     With `hub`, the public checkpoints follow.
     """
     found = [_of_package(family, package) for package in family.packages]
-    found.append(_of_forge(family))
+    found += [_of_forge(forged, name) for name, forged in forges(family).items()]
     if hub:
         found += [_of_hub(family, checkpoint) for checkpoint in family.checkpoints]
     return found
 
 
+def forges(family: Family) -> dict[str, Family]:
+    """The families a small checkpoint is forged for, by runnable name: the family itself, and each variant."""
+    return {FORGE: family, **{f"{FORGE}-{name}": variant_of(family, name) for name in family.variants}}
+
+
+def variant_of(family: Family, name: str) -> Family:
+    """The family as one variant's checkpoints have it, told from that variant's own checkpoint."""
+    from nnpedia.family import load_family
+
+    variant = family.variants[name]
+    own = [checkpoint for checkpoint in family.checkpoints if checkpoint.id == variant.checkpoint]
+    return replace(
+        load_family(family.folder, (name,)),
+        checkpoints=tuple(own or family.checkpoints[:1]),
+        forge={**family.forge, **variant.forge, **variant.when},
+    )
+
+
 def runnable_names(family: Family, hub: bool = False) -> list[str]:
     """The names of `runnables`, without importing transformers for what else they say."""
-    names = [*(package.name for package in family.packages), FORGE]
+    names = [*(package.name for package in family.packages), *forges(family)]
     return [*names, *(checkpoint.id for checkpoint in family.checkpoints)] if hub else names
 
 
@@ -77,7 +95,7 @@ def materialize(runnable: Runnable, family: Family) -> Path:
     if runnable.source == "forge":
         from nnpedia.checkpoints import forge
 
-        return forge.materialize(family)
+        return forge.materialize(forges(family)[runnable.name])
     if runnable.source == "package":
         from nnpedia.checkpoints import package
 
@@ -158,11 +176,11 @@ def quantization(package: Any) -> str:
     return f"GGUF {found.group().upper()}" if found else "GGUF"
 
 
-def _of_forge(family: Family) -> Runnable:
+def _of_forge(family: Family, name: str) -> Runnable:
     from nnpedia.checkpoints import forge
 
     return Runnable(
-        family=family.family, name=FORGE, source="forge", id=family.checkpoints[0].id, dtype="float32",
+        family=family.family, name=name, source="forge", id=family.checkpoints[0].id, dtype="float32",
         config_origin="forge", detail=forge.detail(family),
     )  # fmt: skip
 

@@ -34,12 +34,11 @@ def config(family: Any) -> Any:
 def detail(family: Any) -> str:
     """A sentence that says what the forged checkpoint is, for the page."""
     made = config(family)
-    sizes = (
-        f"{made.num_hidden_layers} blocks, hidden size {made.hidden_size}, {made.num_attention_heads} heads, "
-        f"vocabulary {made.vocab_size}"
-    )
-    experts = getattr(made, "num_local_experts", None) or getattr(made, "num_experts", None)
-    sizes += f", {experts} experts" if experts else ""
+    told = {
+        "num_hidden_layers": "{} blocks", "hidden_size": "hidden size {}", "num_attention_heads": "{} heads",
+        "vocab_size": "vocabulary {}", "num_local_experts": "{} experts", "num_experts": "{} experts",
+    }  # fmt: skip
+    sizes = ", ".join(text.format(getattr(made, key)) for key, text in told.items() if getattr(made, key, None))
     return f"Scaled down from {family.checkpoints[0].id} ({sizes}), every weight drawn at random from seed {SEED}."
 
 
@@ -53,7 +52,8 @@ def materialize(family: Any) -> Path:
         config=made.to_dict(), seed=SEED, torch=torch.__version__, transformers=transformers.__version__,
         code=store.code("forge", "redraw", "tokenizer", "configs"),
     )  # fmt: skip
-    return store.kept(f"{family.family}-forge-{key}", lambda folder: save(family, folder))
+    name = "-".join([family.family, "forge", *getattr(family, "variant", ())])
+    return store.kept(f"{name}-{key}", lambda folder: save(family, folder))
 
 
 def save(family: Any, folder: Path) -> dict[str, Any]:
