@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ FAMILIES = sorted(path.parent.name for path in (Path(__file__).parent.parent / "
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
-@lru_cache(maxsize=None)
+@cache
 def spec(family: str) -> Any:
     from nnpedia.cache import families_folder
     from nnpedia.family import load_family
@@ -24,7 +24,7 @@ def spec(family: str) -> Any:
     return load_family(families_folder() / family)
 
 
-@lru_cache(maxsize=None)
+@cache
 def folder(family: str) -> Path:
     """The family's forged checkpoint, as `from_pretrained` takes it."""
     from nnpedia.checkpoints import materialize, runnables
@@ -33,7 +33,7 @@ def folder(family: str) -> Path:
     return materialize(forge, spec(family))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _load(family: str, options: tuple[tuple[str, str], ...]) -> Any:
     from nnpedia import StandardizedTransformer
 

@@ -8,15 +8,9 @@ import oracle
 import pytest
 import torch
 from forged import PROMPT, each_family, encoded, folder, full, is_mixture, load, spec
+from reading import epsilons, everything, law_holds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def everything(model: Any, prompt: str = PROMPT) -> dict[Any, Any]:
-    """Every value of every block in one forward, errors included."""
-    from nnpedia.observe import read, spots_of
-
-    return read(model, spots_of(model), prompt)
 
 
 # -- the oracle ---------------------------------------------------------------------------------
@@ -24,7 +18,11 @@ def everything(model: Any, prompt: str = PROMPT) -> dict[Any, Any]:
 
 def experts_choices(family: str) -> list[tuple[str | None, str | None]]:
     """The library's experts implementation, and the oracle's that computes the same."""
-    return [("batched_mm", "oracle"), ("eager", "eager"), ("grouped_mm", "grouped_mm")] if is_mixture(family) else [(None, None)]
+    return (
+        [("batched_mm", "oracle"), ("eager", "eager"), ("grouped_mm", "grouped_mm")]
+        if is_mixture(family)
+        else [(None, None)]
+    )
 
 
 @each_family
@@ -38,7 +36,9 @@ def test_every_value_is_the_one_an_independent_forward_gives(family: str) -> Non
         assert {spot: text for spot, text in wrong.items() if text} == {}
         # Neither side may leave a value out: not the oracle, by a mechanism half described,
         # nor the library, by an error where there is a value.
-        assert set(found) - set(expected) == ({spot for spot in found if spot[2] == "expert_outputs"} if theirs == "grouped_mm" else set())
+        assert set(found) - set(expected) == (
+            {spot for spot in found if spot[2] == "expert_outputs"} if theirs == "grouped_mm" else set()
+        )
         assert set(expected) - set(found) == set()
 
 
@@ -48,3 +48,92 @@ def _difference(found: Any, expected: Any) -> str | None:
     if found.shape != expected.shape:
         return f"{list(found.shape)} is not {list(expected.shape)}"
     return None if torch.equal(found, expected) else f"off by {(found - expected).abs().max():.3g}"
+
+
+# -- what the spec declares ---------------------------------------------------------------------
+
+
+@each_family
+def test_laws_probes_shapes_and_writes_are_as_declared(family: str) -> None:
+    """The encyclopedia's own verification finds nothing wrong under any load."""
+    from nnpedia.verify import verify
+
+    checked = verify(spec(family), lambda options: load(family, **options), PROMPT)
+    assert [f"{problem.where}: {problem.what}" for problem in checked.problems] == []
+    assert len(checked.loads) == (6 if is_mixture(family) else 2)
+
+
+@each_family
+def test_other_loads_give_the_same_values_to_rounding(family: str) -> None:
+    """What a load gives at all is the same quantity there, whatever computes it."""
+    reference = everything(full(family))
+    options = [{"attn_implementation": "sdpa"}]
+    if is_mixture(family):
+        options += [{"attn_implementation": "sdpa", "experts_implementation": name} for name in ("eager", "grouped_mm")]
+    for choice in options:
+        far = {}
+        for spot, value in everything(load(family, **choice)).items():
+            if isinstance(value, torch.Tensor):
+                distance = epsilons(value, reference[spot])
+                if not distance <= 64:
+                    far[spot] = distance
+        assert far == {}
+
+
+@each_family
+def test_what_needs_another_load_says_which(family: str) -> None:
+    """A value with `needs` is refused, naming the load, under every other load; and nothing else is refused."""
+    from nnpedia import Unavailable
+
+    for attn in ("eager", "sdpa"):
+        for experts in ("eager", "batched_mm") if is_mixture(family) else (None,):
+            options = {"attn_implementation": attn} | ({"experts_implementation": experts} if experts else {})
+            refused = {}
+            for spot, value in everything(load(family, **options)).items():
+                if isinstance(value, Exception):
+                    assert isinstance(value, Unavailable), value
+                    refused[spot[1:]] = value.load
+            needs = {
+                (host, name): {key: choices[0] for key, choices in value.needs.items() if options[key] not in choices}
+                for host, table in spec(family).values.items()
+                for name, value in table.items()
+                if value.absent is None
+            }
+            assert refused == {pair: need for pair, need in needs.items() if need}
+
+
+@each_family
+def test_the_lens_at_the_last_block_is_the_models_answer(family: str) -> None:
+    """Inside and outside a trace, and not only for the clean stream: whatever follows the head is in it."""
+    if not law_holds(family, "model", "readout"):
+        pytest.skip("the readout does not give the logits")
+    model = full(family)
+    block = model.layers[model.num_layers - 1]
+    with model.trace(PROMPT):
+        stream = (block.layer_output * 3).save()
+        block.layer_output = stream
+        inside = model.project_on_vocab(stream).save()
+        logits = model.logits.clone().save()
+    with torch.no_grad():
+        outside = model.project_on_vocab(stream)
+    assert torch.equal(inside, logits)
+    assert torch.equal(outside, logits)
+
+
+@each_family
+def test_sizes_are_those_of_the_tensors(family: str) -> None:
+    """Each size equals what the oracle's tensors, which know nothing of the spec, measure."""
+    model = full(family)
+    theirs = oracle.answers(
+        oracle.record(oracle.load(folder(family), "oracle" if is_mixture(family) else None), encoded(model, PROMPT))
+    )
+    blocks = {spot[0] for spot in theirs if spot[0] is not None}
+    assert model.num_layers == len(blocks)
+    lengths = {"batch": 1, "seq": len(PROMPT), "query": len(PROMPT), "key": len(PROMPT)}
+    for spot, tensor in theirs.items():
+        value = spec(family).values[spot[1]][spot[2]]
+        if isinstance(tensor, torch.Tensor):
+            axes = spec(family).axes(value)
+            assert list(tensor.shape) == [
+                lengths[axis] if axis in lengths else getattr(model, axis) for axis in axes
+            ], spot

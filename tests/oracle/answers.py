@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from oracle.mechanisms import ATTENTIONS, BLOCKS, MLPS, STACKS, Mechanism, Place
 from oracle.recording import Recording
-from torch import Tensor, nn
 
 #: (layer, host, name) to the tensor there; the layer of a root value is None.
 Answers = dict[tuple[int | None, str, str], Any]

@@ -95,8 +95,7 @@ BLOCKS = (
     _two_norms("ln_1", "ln_2", "attn"),
     _mechanism(
         "a norm on both sides of each sublayer",
-        "input_layernorm self_attn post_attention_layernorm"
-        " pre_feedforward_layernorm mlp post_feedforward_layernorm",
+        "input_layernorm self_attn post_attention_layernorm pre_feedforward_layernorm mlp post_feedforward_layernorm",
         {
             "layers.layer_input": argument(),
             "layers.attention_norm_output": returned("input_layernorm"),

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from oracle.arithmetic import ATTENTION, EXPERTS, watching
 from torch import Tensor, nn
+
+from oracle.arithmetic import ATTENTION, EXPERTS, watching
 
 
 @dataclass
