@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from nnpedia import formula
 from nnpedia.errors import SpecError, nearest, place
 from nnpedia.layout import Pattern
-from nnpedia.vocabulary import LawSpec, Spec, ValueSpec, Vocabulary, document, load_vocabulary
+from nnpedia.vocabulary import LawSpec, Spec, ValueSpec, Vocabulary, document, load_vocabulary, parsed
 from nnpedia.yamlfile import Document, read, validate
 
 
@@ -103,7 +103,7 @@ class LawOverride(Spec):
     @classmethod
     def _parses(cls, text: str | None) -> str | None:
         if text is not None:
-            formula.parse(text, law=True)
+            parsed(formula.parse, text, law=True)
         return text
 
     def over(self, base: LawSpec) -> LawSpec:

@@ -114,10 +114,27 @@ def delta_states(host: Hosting) -> torch.Tensor:
     return torch.stack(states, dim=1)
 
 
+@reader("recurrence.channel_states")
+def channel_states(host: Hosting) -> torch.Tensor:
+    """`S_t = exp(decay_t) S_{t-1} + beta_t v_t k_t` per channel, `[batch seq channels state_dim]`, in float32.
+
+    Each channel of a Mamba mixer holds a state of its own (Gu and Dao, Mamba, 2023).
+    """
+    state, keys, values, betas, decays = _recurrence(host)
+    states = []
+    for token in range(keys.shape[1]):
+        write = (betas[:, token] * values[:, token]).unsqueeze(-1) * keys[:, token].unsqueeze(-2)
+        state = state * decays[:, token].exp() + write
+        states.append(state)
+    return torch.stack(states, dim=1)
+
+
 def _recurrence(host: Any) -> tuple[torch.Tensor, ...]:
     """State, keys (one per state head), values, betas and decays, in float32, read in the forward's order."""
     state = host.state_input
     order = host.root.forward_names(host.host_name, "keys", "values", "betas", "decays")
     found = {name: getattr(host, name).float() for name in order}
-    keys = found["keys"].repeat_interleave(state.shape[1] // found["keys"].shape[2], dim=2)
+    keys = found["keys"]
+    if keys.dim() == 4:  # one key per group of state heads
+        keys = keys.repeat_interleave(state.shape[1] // keys.shape[2], dim=2)
     return state.float(), keys, found["values"], found["betas"], found["decays"]

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nnpedia import address, formula
+from nnpedia.errors import SpecError
 from nnpedia.layout import Pattern, parse_pattern
 from nnpedia.yamlfile import Document, read, validate
+
+
+def parsed(parse: Callable[..., Any], text: str, **options: Any) -> Any:
+    """What `parse` makes of a text inside a spec; pydantic turns a `ValueError` into the key's own line."""
+    try:
+        return parse(text, **options)
+    except SpecError as error:
+        raise ValueError(error.message) from None
 
 
 class Spec(BaseModel):
@@ -69,7 +79,7 @@ class ValueSpec(Spec):
     @classmethod
     def _parses(cls, text: str | None) -> str | None:
         if text is not None:
-            address.parse(text)
+            parsed(address.parse, text)
         return text
 
     @model_validator(mode="after")
@@ -79,7 +89,7 @@ class ValueSpec(Spec):
         if (self.native or self.scale or self.copies) and not self.at:
             raise ValueError("native, scale and copy go with an address")
         if self.scale is not None:
-            formula.parse(self.scale)
+            parsed(formula.parse, self.scale)
         return self
 
 
@@ -94,7 +104,7 @@ class LawSpec(Spec):
     @field_validator("formula")
     @classmethod
     def _parses(cls, text: str) -> str:
-        formula.parse(text, law=True)
+        parsed(formula.parse, text, law=True)
         return text
 
 
@@ -128,7 +138,7 @@ class Vocabulary(Spec):
                     raise ValueError(f"{host}.{name} has the layout {value.layout}, which is not there")
                 if unknown := set(value.any_of) - set(self.parts):
                     raise ValueError(f"{host}.{name} belongs to a part that is not there: {', '.join(sorted(unknown))}")
-                self.pattern(value)
+                parsed(lambda _, value=value: self.pattern(value), name)
         return self
 
 
