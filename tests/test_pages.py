@@ -124,6 +124,7 @@ def test_absent_values_are_listed_with_their_reason_and_not_among_the_values(pag
     assert "mlp.shared_expert_output" in rows[0]
     assert "this mixture has no shared expert" in rows[0]
     assert page.html.count('id="value-mlp-shared_expert_output"') == 1
+    assert not re.search(r'<tr id="value-mlp-shared_expert_output"', page.html)
 
 
 def test_a_broken_law_is_not_shown_as_holding(phimoe: Entry) -> None:

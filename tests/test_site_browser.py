@@ -195,6 +195,8 @@ FAINT = """() => {
     if (!own || node.closest('svg, .headerlink, .md-clipboard, [hidden]') || !node.checkVisibility()) continue;
     const style = getComputedStyle(node), color = parse(style.color);
     if (color.length === 4 && color[3] < 1) { found.add(`${node.className} is see-through`); continue; }
+    for (let at = node; at; at = at.parentElement)
+      if (getComputedStyle(at).opacity < 1) found.add(`${node.tagName}.${node.className} is faded`);
     const pair = [light(color), light(ground(node))].sort((a, b) => b - a);
     const ratio = (pair[0] + .05) / (pair[1] + .05);
     if (ratio < 4.5) found.add(`${node.tagName}.${node.className} ${ratio.toFixed(2)} ${style.color}`);

@@ -175,8 +175,13 @@ def merged(entry: Entry) -> list[ValueFact]:
     return list(first.values())
 
 
-def absent(entry: Entry) -> list[ValueFact]:
-    return [fact for fact in merged(entry) if fact.absent is not None]
+def absent(entry: Entry) -> dict[str, list[ValueFact]]:
+    """The values this family does not have, by the reason."""
+    reasons: dict[str, list[ValueFact]] = {}
+    for fact in merged(entry):
+        if fact.absent is not None:
+            reasons.setdefault(fact.absent, []).append(fact)
+    return reasons
 
 
 def value_row(entry: Entry, fact: ValueFact, path: str) -> ValueRow:
