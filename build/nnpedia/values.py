@@ -8,7 +8,6 @@ them wherever the batch leads.
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,6 +20,7 @@ from nnsight.intervention.source import SourceNotAvailable
 from torch import Tensor
 
 from nnpedia.address import Address, parse
+from nnpedia.containers import keys_of, refuses_edits, replaced, shares
 from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable
 from nnpedia.layout import Pattern, parse_pattern
 from nnpedia.readers import READERS
@@ -28,8 +28,6 @@ from nnpedia.vocabulary import ValueSpec
 
 if TYPE_CHECKING:
     from nnpedia.hosts import Hosting
-
-Keys = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,9 @@ class Value(property):
         raw = Mediator.value(location)
         native = self._take(host, raw)
         view, rows = self._split(host, native)
-        if _refuses_edits(view):
+        if refuses_edits(view):
             view = view.clone()
-        if view is not native and not _shares(view, native):
+        if view is not native and not shares(view, native):
             # An in-place edit of a copy would be lost, so the copy goes back when the trace moves on.
             back = partial(self._back, host, raw, native, view, rows, view._version)
             mediator.transform = WriteBack(back, view, self, location, occurrence)
@@ -154,7 +152,7 @@ class Value(property):
                 pieces = (whole[: rows.start], value, whole[rows.start + rows.size :])
                 value = torch.cat(pieces, dim=0)
             value = self.pattern.merge(value)
-        return _replaced(raw, _keys(self._address, raw), value)
+        return replaced(raw, keys_of(self._address, raw), value)
 
     # -- finding the place --------------------------------------------------------------------
 
@@ -204,7 +202,7 @@ class Value(property):
 
     def _take(self, host: Hosting, raw: Any) -> Tensor:
         element = raw
-        for key in _keys(self._address, raw):
+        for key in keys_of(self._address, raw):
             if isinstance(
                 element, Tensor
             ):  # a tensor where the address expects a tuple: its first row is not the value
@@ -302,7 +300,7 @@ def raw_at(host: Hosting, address: str) -> Any:
     """Whatever a place holds, tensor or not."""
     value = place_value(address, None, ())
     raw: Any = Mediator.value(value.locate(host))
-    for key in _keys(value._address, raw):
+    for key in keys_of(value._address, raw):
         raw = raw[key]
     return raw
 
@@ -312,43 +310,3 @@ def _operation(source: Any, name: str) -> Any:
         there = ", ".join(source.names) or "none"
         raise AddressError(f"there is no operation {name!r} inside {source.prefix}; the operations there are {there}")
     return source.node(name)
-
-
-def _keys(address: Address, raw: Any) -> Keys:
-    """Where in a call's raw output, or in its raw `(args, kwargs)`, the address points."""
-    if address.access == "output":
-        return address.index
-    if address.access == "args":
-        return (0, *address.index)
-    if address.access == "kwargs":
-        return (1, *address.index)
-    args, kwargs = raw
-    first: Keys = (0, 0) if args else (1, next(iter(kwargs)))
-    return (*first, *address.index)
-
-
-def _replaced(container: Any, keys: Keys, value: Any) -> Any:
-    """A copy of nested tuples, lists and mappings with the element at `keys` replaced."""
-    if not keys:
-        return value
-    key, *rest = keys
-    inner = _replaced(container[key], tuple(rest), value)
-    if isinstance(container, tuple):
-        items = [inner if index == key else item for index, item in enumerate(container)]
-        return type(container)(*items) if hasattr(container, "_fields") else tuple(items)
-    changed = copy.copy(container)
-    changed[key] = inner
-    return changed
-
-
-def _shares(view: Tensor, native: Tensor) -> bool:
-    """Whether an edit of `view` in place is an edit of `native`."""
-    return view.untyped_storage()._cdata == native.untyped_storage()._cdata
-
-
-def _refuses_edits(view: Tensor) -> bool:
-    """Whether autograd forbids edits in place: one operation made this view together with others, as a split does."""
-    if not view.requires_grad or not view._is_view():
-        return False
-    made = torch._C._autograd._get_creation_meta(view)
-    return made == torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
