@@ -52,8 +52,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  "make PYTHON=/path/to/python3.11 names one" >&2; exit 2; fi; \
 	if [ ! -x $(BIN)/python ]; then echo "making $(VENV) with $$($$python --version)"; $$python -m venv $(VENV); fi
 	@echo "installing the pinned requirements into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check $$(grep '^torch==' constraints.txt)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling editables
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation \
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt hatchling editables
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation \
 	  -e '.[site,weights,test,dev]'
 	@touch $@
