@@ -75,7 +75,7 @@ class Family:
         return self.vocabulary.pattern(value)
 
     def where(self, section: str, host: str, name: str) -> str:
-        """`file:line` of what says this value (`values`) or law (`laws`)."""
+        """`file:line` of what says this value (`values`), law (`laws`) or, with no host, checkpoint (`checkpoints`)."""
         return self.lines.get((section, host, name), place(self.folder / "family.yml"))
 
 
@@ -103,6 +103,8 @@ def load_family(folder: Path, variant: tuple[str, ...] = ()) -> Family:
     for name in variant:
         merged.add(own.variants[name], source, ("variants", name))
     merged.drop_parts()
+    for index, checkpoint in enumerate(own.checkpoints):
+        merged.lines["checkpoints", "", checkpoint.id] = source.where("checkpoints", index)
     return Family(
         family=own.family, title=own.title, subtitle=own.subtitle, extends=own.extends, architecture=own.architecture,
         badges=tuple(own.badges), parts=tuple(merged.parts), checkpoints=tuple(own.checkpoints), names=merged.names,

@@ -134,8 +134,28 @@ def run(family: Family, runnable: Runnable) -> Run:
         values=[_value(family, host, name, checked.shapes, checked) for host, name in _names(family)],
         laws=checked.laws,
         snippets=snippets,
-        problems=[*checked.problems, *verify.snippet_problems(family, runnable, snippets)],
+        problems=[
+            *config_problems(family, runnable, model),
+            *checked.problems,
+            *verify.snippet_problems(family, runnable, snippets),
+        ],
     )
+
+
+def config_problems(family: Family, runnable: Runnable, model: StandardizedTransformer) -> Iterator[Problem]:
+    """Every setting in which a checkpoint opened on the Hub differs from what the spec says of it."""
+    from nnpedia.checkpoints import reference_config
+
+    if runnable.source != "hub":
+        return
+    checkpoint = next(each for each in family.checkpoints if each.id == runnable.name)
+    said, real = reference_config(family, checkpoint).to_dict(), model._module.config.to_dict()
+    for key in sorted({*said, *real} - _BOOKKEEPING - {"architectures", "dtype"}):
+        if not key.startswith("_") and plain(said.get(key)) != plain(real.get(key)):
+            yield Problem(
+                where=family.where("checkpoints", "", checkpoint.id),
+                what=f"{checkpoint.id}: {key} is {plain(real.get(key))!r} on the Hub, {plain(said.get(key))!r} here",
+            )
 
 
 Loader = Callable[[dict[str, str], str | None], Any]
