@@ -16,6 +16,7 @@ from nnsight.modeling.transformers import TransformersModel
 from torch._guards import detect_fake_mode
 
 from nnpedia import formula
+from nnpedia.batching import RepeatingBatcher
 from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, for_config, load_family
 from nnpedia.functions import FUNCTIONS
@@ -31,8 +32,9 @@ LOAD_OPTIONS = {
 
 @dataclass(frozen=True)
 class Call:
-    """The forward call in progress: its rows, its length, each row's last real position."""
+    """The forward call in progress: its count in this run, its rows, its length, each row's last real position."""
 
+    index: int
     batch: int
     seq: int
     last: torch.Tensor
@@ -55,6 +57,8 @@ class StandardizedTransformer(TransformersModel, Host):
     `CheckpointError` for a checkpoint that cannot be had and `UnknownFamily` for a `model_type`
     that no family describes.
     """
+
+    _batcher_class = RepeatingBatcher
 
     num_layers: int
     hidden_size: int
@@ -208,7 +212,8 @@ class StandardizedTransformer(TransformersModel, Host):
         batcher = self.interleaver.batcher
         if group is None or batcher is None or not batcher.batching:
             return Rows(0, batch, batch)
-        return Rows(group[0], group[1], batch)
+        times = batcher.repeats
+        return Rows(group[0] * times, group[1] * times, batch)
 
     def interleave(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """nnsight's driver of every run, with the size of each forward call noted on the way."""
@@ -239,7 +244,8 @@ class StandardizedTransformer(TransformersModel, Host):
             last = torch.where(mask[:, -seq:] != 0, positions, 0).amax(-1)
         else:
             last = (positions[-1:]).expand(batch)
-        self._current = Call(batch, seq, last)
+        index = 0 if self._current is None else self._current.index + 1
+        self._current = Call(index, batch, seq, last)
 
     def dispatch(self) -> None:
         """Load the weights; raises `CheckpointError` in one line when they cannot be."""

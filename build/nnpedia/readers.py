@@ -41,9 +41,12 @@ def reader(
 @reader("call.input_size")
 def input_size(host: Hosting) -> list[int]:
     """`[batch, seq]` of the current call, the batch being this invoke's rows."""
+    from nnsight.intervention.interleaver import Mediator
+
     root = host.root
-    if not root.running:
-        _ = root.inputs  # the call has no size before the forward begins
+    step = Mediator.current("input_size").iteration or 0
+    if not root.running or root.call().index < step:
+        _ = root.inputs  # this step's call has no size before it begins
     return [root.rows().size, root.call().seq]
 
 
