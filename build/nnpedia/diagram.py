@@ -42,6 +42,7 @@ MADE_OF = {
     "attention_head_outputs": ("attention_probabilities", "attention_values"),
     "attention_premix": ("attention_head_outputs",),
     "mlp_neurons": ("mlp_activation",),
+    "premix": ("head_outputs",),
 }
 ROUTER = ("router_logits", "expert_weights", "expert_indices")
 EXPERTS = ("mlp_activation", "mlp_neurons", "expert_outputs")
@@ -285,7 +286,7 @@ def between(source: Chip, target: Chip) -> str:
 
 def output_name(values: Mapping[str, ValueFact]) -> str:
     """What a sublayer adds to the stream: the output named for it, else its last residual."""
-    for name in ("attention_output", "mlp_output"):
+    for name in ("attention_output", "linear_attn_output", "mlp_output"):
         if name in values:
             return name
     return next((name for name in reversed(list(values)) if values[name].layout == "Residual"), "")

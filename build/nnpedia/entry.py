@@ -42,7 +42,12 @@ class Entry:
 
     @property
     def snippets(self) -> list[SnippetFact]:
-        return [snippet for run in self.runs for snippet in run.snippets]
+        """The notes' snippets, each with the run it stands in when it names no other."""
+        return [
+            snippet.model_copy(update={"on": snippet.on or run.origin.name}) if snippet.ran else snippet
+            for run in self.runs
+            for snippet in run.snippets
+        ]
 
     @property
     def real(self) -> list[Run]:

@@ -128,7 +128,8 @@ def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str
 
 
 def family_notes(entry: Entry, rows: Sequence[views.ValueRow]) -> prose.Prose:
-    links = {row.fact.name: f"#{row.anchor}" for row in rows}
+    # a plain word in code (`values`, `keys`) is more often a variable of a snippet
+    links = {row.fact.name: f"#{row.anchor}" for row in rows if "_" in row.fact.name or row.fact.name == "logits"}
     links |= {f"{row.fact.host}.{row.fact.name}": f"#{row.anchor}" for row in rows}
     return prose.render(entry.notes, file=entry.notes_file, snippets=entry.snippets, show=snippet_result, links=links)
 

@@ -110,7 +110,7 @@ def render(
 def converter_of_notes(links: Mapping[str, str]) -> Markdown:
     """The site's Markdown, with headings below the page's own and raw HTML as text."""
     contents = {
-        "baselevel": 3,
+        "baselevel": 2,  # notes start at ##, below the page's own h2
         "permalink": "#",
         "permalink_title": "Link to this heading",
         "slugify": lambda value, separator: PREFIX + slugify(value, separator),

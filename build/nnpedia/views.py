@@ -124,6 +124,18 @@ class LawRow:
     def measured(self) -> list[Measure]:
         return [measure for measure in self.measures if measure.fact.error is not None or not measure.fact.holds]
 
+    @property
+    def findings(self) -> dict[tuple[bool, str], list[Measure]]:
+        """The measures by what they found: whether the law holds, and the error in words."""
+        found: dict[tuple[bool, str], list[Measure]] = {}
+        for measure in self.measured:
+            found.setdefault((measure.fact.holds, in_words(measure.fact.error)), []).append(measure)
+        return found
+
+    @property
+    def allowance(self) -> float:
+        return max((measure.fact.tolerance or 0.0 for measure in self.measures), default=0.0)
+
 
 def anchor(host: str, name: str) -> str:
     return f"value-{host}-{name}"
@@ -247,6 +259,8 @@ def contribution(laws: Sequence[LawRow]) -> LawRow | None:
 def size_table(references: Sequence[Reference]) -> tuple[list[str], list[tuple[Reference, list[int | None]]]]:
     """The sizes of the public checkpoints: column names, and a row per checkpoint."""
     names = list(dict.fromkeys(name for reference in references for name in reference.sizes))
+    if all(reference.sizes.get("qk_head_dim") == reference.sizes.get("head_dim") for reference in references):
+        names = [name for name in names if name != "qk_head_dim"]
     return names, [(reference, [reference.sizes.get(name) for name in names]) for reference in references]
 
 
@@ -281,6 +295,13 @@ def epsilons(error: float | None) -> str:
     if error is None:
         return "–"
     return f"{error:.2g}" if 0 < error < 10 else f"{error:.0f}"
+
+
+def in_words(error: float | None) -> str:
+    """An error as the page says it: `exact`, `0.5 ε`; `broken` where there is nothing to measure."""
+    if error is None:
+        return "broken"
+    return "exact" if error == 0 else f"{epsilons(error)} ε"
 
 
 def spans(layers: Sequence[int]) -> str:
