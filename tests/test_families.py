@@ -137,3 +137,17 @@ def test_sizes_are_those_of_the_tensors(family: str) -> None:
             assert list(tensor.shape) == [
                 lengths[axis] if axis in lengths else getattr(model, axis) for axis in axes
             ], spot
+
+
+@each_family
+def test_the_forward_order_names_every_value_the_family_has(family: str) -> None:
+    """Probes, laws and writes run over this list: a value it leaves out is never checked."""
+    from nnpedia.model import forward_order
+
+    have = [
+        f"{host}.{name}"
+        for host, table in spec(family).values.items()
+        for name, value in table.items()
+        if value.absent is None
+    ]
+    assert sorted(forward_order(spec(family))) == sorted(have)

@@ -262,11 +262,11 @@ def forward_order(family: Family) -> list[str]:
         for host, table in family.values.items()
     }
     order: list[str] = []
-    for name in have.get("layers", []):
-        order.append(name)
-        if name == "layers.attention_norm_output":
+    for name in family.values["layers"]:  # a block without a norm or an MLP input has its sublayers all the same
+        order += [value for value in have["layers"] if value == f"layers.{name}"]
+        if name == "attention_norm_output":
             order += [*have.get("linear_attn", []), *have.get("self_attn", [])]
-        if name == "layers.mlp_input":
+        if name == "mlp_input":
             order += have.get("mlp", [])
     before = ("model.input_ids", "model.attention_mask", "model.input_size", "model.token_embeddings")
     root = have.get("model", [])
