@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from nnpedia.errors import CheckpointError, nearest
 from nnpedia.family import load_family
-from nnpedia.record import Page, Problem, Reference, Run
+from nnpedia.record import Page, Reference, Run
 
 Named = TypeVar("Named")
 
@@ -45,17 +45,16 @@ def of_family(folder: Path, kind: str, name: str) -> Reference | Run:
 def page(file: str) -> Page:
     """A hand-written page's snippets, and what is wrong with the page."""
     from nnpedia import introspect
-    from nnpedia.fences import check_notes, fences
-    from nnpedia.snippets import PROMPT, run_fences
+    from nnpedia.fences import fences
+    from nnpedia.snippets import PROMPT, problems, run_fences
 
     snippets = run_fences(fences(file, file=file), introspect.page_loader(), PROMPT)
-    failed = [
-        Problem(where=f"{fact.file}:{fact.line}", what=fact.error or "it failed") for fact in snippets if not fact.ok
-    ]
-    found = [
-        problem for problem in check_notes(file, file=file) if problem.where not in {each.where for each in failed}
-    ]
-    return Page(file=file, versions=introspect.versions(), snippets=snippets, problems=[*failed, *found])
+    return Page(
+        file=file,
+        versions=introspect.versions(),
+        snippets=snippets,
+        problems=problems(file, snippets, file=file),
+    )
 
 
 def _named(name: str, found: Mapping[str, Named]) -> Named:
