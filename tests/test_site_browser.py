@@ -92,7 +92,10 @@ class Visit:
         self.site, self.wrong = site, list[str]()
         self.page.on("console", lambda each: self.note(each.type in ("error", "warning"), f"console: {each.text}"))
         self.page.on("pageerror", lambda each: self.note(True, f"script: {each}"))
-        self.page.on("requestfailed", lambda each: self.note(True, f"failed: {each.url}"))
+        # what is under way when the next page is opened ends as aborted, which is no page's fault
+        self.page.on(
+            "requestfailed", lambda each: self.note("ERR_ABORTED" not in (each.failure or ""), f"failed: {each.url}")
+        )
         self.page.on(
             "request", lambda each: self.note(not each.url.startswith((site, "data:")), f"elsewhere: {each.url}")
         )
@@ -189,10 +192,10 @@ FAINT = """() => {
     }
     return [255, 255, 255];
   };
-  const found = new Set();
+  const found = new Set(), SEEN = {opacityProperty: true, visibilityProperty: true};
   for (const node of document.querySelectorAll('.md-content *, .md-tabs *, .md-nav *')) {
     const own = [...node.childNodes].some(child => child.nodeType === 3 && child.textContent.trim());
-    if (!own || node.closest('svg, .headerlink, .md-clipboard, [hidden]') || !node.checkVisibility()) continue;
+    if (!own || node.closest('svg, .headerlink, .md-clipboard, [hidden]') || !node.checkVisibility(SEEN)) continue;
     const style = getComputedStyle(node), color = parse(style.color);
     if (color.length === 4 && color[3] < 1) { found.add(`${node.className} is see-through`); continue; }
     for (let at = node; at; at = at.parentElement)
