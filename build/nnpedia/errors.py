@@ -55,12 +55,19 @@ class Unavailable(ModelError):
         reason: Why it is not there, a sentence.
         load: The load options that would give it, such as `{"attn_implementation": "eager"}`;
             empty when no load does.
+        layers: The blocks that have the value, when this one is not built to have it.
     """
 
     def __init__(
-        self, value: str, reason: str, load: dict[str, str] | None = None, *, where: str | None = None
+        self,
+        value: str,
+        reason: str,
+        load: dict[str, str] | None = None,
+        *,
+        layers: tuple[int, ...] = (),
+        where: str | None = None,
     ) -> None:
-        self.value, self.reason, self.load = value, reason, dict(load or {})
+        self.value, self.reason, self.load, self.layers = value, reason, dict(load or {}), layers
         advice = ", ".join(f'{key}="{choice}"' for key, choice in self.load.items())
         super().__init__(
             f"{value} is not available: {reason}" + (f"; load with {advice}" if advice else ""),

@@ -14,6 +14,16 @@ def softmax(scores: Tensor) -> Tensor:
     return torch.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
 
 
+def softmax_beside(scores: Tensor, sinks: Tensor) -> Tensor:
+    """Softmax over the last axis and one more entry per head, a sink that takes its share and is left out.
+
+    `[batch num_heads query key]` of as many scores and `[num_heads]` sinks, in the scores' dtype.
+    """
+    sinks = sinks.view(1, -1, 1, 1).expand(scores.shape[0], -1, scores.shape[2], 1)
+    beside = torch.cat([scores, sinks.to(scores.dtype)], dim=-1)
+    return torch.softmax(beside - beside.amax(dim=-1, keepdim=True), dim=-1)[..., :-1]
+
+
 def softcap(x: Tensor, cap: float | None) -> Tensor:
     """`cap · tanh(x / cap)`; `x` itself when there is no cap."""
     return x if cap is None else torch.tanh(x / cap) * cap
@@ -90,6 +100,19 @@ def each_expert(experts: Any, x: Tensor, indices: Tensor) -> Slots:
     return Slots(out.unflatten(0, x.shape[:2]))
 
 
+def every_expert(experts: Any, x: Tensor, weights: Tensor) -> Tensor:
+    """Every expert run alone on the token times its weight: `[batch seq num_experts hidden_size]`.
+
+    For gated experts without biases, their weights stacked as `[expert in out]`; `weights` is `[batch seq num_experts]`.
+    """
+    outputs = []
+    for expert in range(weights.shape[-1]):
+        read = x * weights[..., expert : expert + 1]
+        gate, up = (read @ experts.gate_up_proj[expert]).chunk(2, dim=-1)
+        outputs.append((up * experts.act_fn(gate)) @ experts.down_proj[expert])
+    return torch.stack(outputs, dim=-2)
+
+
 class Slots:
     """Per-slot outputs that a `[batch seq top_k]` weight multiplies slot by slot."""
 
@@ -116,6 +139,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         softmax,
+        softmax_beside,
         softcap,
         dot,
         mix,
@@ -129,5 +153,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         read_channels,
         sum_slots,
         each_expert,
+        every_expert,
     )
 }

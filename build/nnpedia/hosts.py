@@ -15,7 +15,7 @@ import torch
 from nnsight.intervention.envoy import Envoy
 
 from nnpedia import formula
-from nnpedia.errors import AddressError, ModelError, NnpediaError
+from nnpedia.errors import AddressError, ModelError, NnpediaError, Unavailable
 from nnpedia.family import Family
 from nnpedia.values import Value
 
@@ -82,10 +82,11 @@ class Hosting:
         """A formula over `module` and `config`, such as a multiplier the model applies."""
         return evaluate(text, self.module, self.root.text_config)
 
-    def elsewhere(self, name: str) -> str:
-        """` (blocks 0, 2 and 5 have it)` for a value other blocks have; empty when none has."""
-        having = [layer for layer, block in enumerate(self.root.layers) if _has(block, self.host_name, name)]
-        return f" (it is on {_listed(having)})" if having else ""
+    def not_on_this_block(self, name: str, why: str) -> Unavailable:
+        """The error for a value whose place this block lacks; it names the blocks that have it, if any."""
+        having = layers_with(self.root, self.host_name, name)
+        there = f" (it is on {_listed(having)})" if having else ""
+        return Unavailable(name, f"{why}{there}", layers=having, where=self.place)
 
     def forget(self) -> None:
         """Drop what was worked out from the module, which has been replaced."""
@@ -170,6 +171,11 @@ def host_of(block: Any, host: str) -> Any:
     return block if host == "layers" else getattr(block, host, None)
 
 
+def layers_with(model: StandardizedTransformer, host: str, name: str) -> tuple[int, ...]:
+    """The blocks whose modules hold the place of a value."""
+    return tuple(layer for layer, block in enumerate(model.layers) if _has(block, host, name))
+
+
 def _has(block: Any, host: str, name: str) -> bool:
     found = host_of(block, host)
     value = None if found is None else getattr(type(found), name, None)
@@ -183,12 +189,20 @@ def _has(block: Any, host: str, name: str) -> bool:
 
 
 def _holders(block: Host, name: str) -> str:
-    having = [layer for layer, other in enumerate(block.root.layers) if name in other.__dict__]
+    having = tuple(layer for layer, other in enumerate(block.root.layers) if name in other.__dict__)
     return f"; it is on {_listed(having)}" if having else ""
 
 
-def _listed(layers: list[int]) -> str:
-    return f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(str(layer) for layer in layers)}"
+def _listed(layers: tuple[int, ...]) -> str:
+    """`layer 2`, `layers 0, 2, 5`, `layers 3 to 60`: runs of four and more by their ends."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    told = [f"{run[0]} to {run[-1]}" if len(run) > 3 else ", ".join(map(str, run)) for run in runs]
+    return f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(told)}"
 
 
 def block_place(block: Envoy) -> str:

@@ -290,11 +290,11 @@ def _value(
 
 
 def shape_problems(model: StandardizedTransformer, shapes: dict[Any, Any], call: dict[str, int]) -> Iterator[str]:
-    """One sentence for each value that is not there, or whose shape is not its layout's."""
+    """One sentence for each value that is not where it should be, or whose shape is not its layout's."""
     for spot, value in shapes.items():
         spec = model.family.values[spot[1]][spot[2]]
         if isinstance(value, Exception):
-            if not (isinstance(value, Unavailable) and spec.needs):
+            if not (isinstance(value, Unavailable) and (spec.needs or value.layers)):
                 yield str(value)
             continue
         if not isinstance(value, tuple):

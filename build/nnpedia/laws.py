@@ -46,16 +46,30 @@ def measure(model: StandardizedTransformer, host: str, law: LawSpec, found: Mapp
     worst, cases, missing = 0.0, 0, set[str]()
     for layer in layers:
         lookup = _lookup(model, host, layer, found)
+        if absent := _absent(parsed, lookup):
+            missing |= absent
+            continue
         try:
             with torch.no_grad():
                 left = formula.evaluate(parsed.left, lookup)
                 right = formula.evaluate(parsed.right, lookup)  # type: ignore[arg-type]
             worst, cases = max(worst, distance(left, right)), cases + 1
-        except Missing as name:
-            missing.add(str(name))
         except Exception as error:
             return Measured(None, cases, message=f"{law.formula}: {type(error).__name__}: {error}")
     return Measured(worst if cases else None, cases, tuple(sorted(missing)))
+
+
+def _absent(law: formula.Formula, lookup: formula.Lookup) -> set[str]:
+    """The values a law names that are not on this block: the modules it names need not be there either."""
+    absent = set()
+    for name in law.names():
+        try:
+            lookup(name)
+        except Missing as value:
+            absent.add(str(value))
+        except Exception:  # a module or a setting; evaluating the law tells
+            continue
+    return absent
 
 
 def distance(left: torch.Tensor, right: torch.Tensor) -> float:

@@ -40,7 +40,7 @@ class Pattern:
     @property
     def mixes_rows(self) -> bool:
         """Whether the leading native dimension merges the batch with other axes."""
-        return len(self.native[0]) > 1 and self.native[0][0] == "batch"
+        return len(self.native[0]) > 1 and "batch" in self.native[0]
 
     @property
     def merged(self) -> frozenset[str]:

@@ -34,6 +34,7 @@ def open_checkpoint(
     """Resolve a checkpoint to a folder or a module; raises `CheckpointError` in one line."""
     if isinstance(checkpoint, torch.nn.Module):
         return _open_module(checkpoint, tokenizer, load)
+    import transformers
     from transformers import AutoConfig
 
     from nnpedia.checkpoints import resolve
@@ -41,7 +42,18 @@ def open_checkpoint(
     folder = str(resolve(checkpoint, revision))
     with reading(str(checkpoint)):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    check_choices(getattr(transformers, (config.architectures or [""])[0], None), load)
     return Opened(folder, config, tokenizer or load_tokenizer(folder), load)
+
+
+def check_choices(model_class: Any, load: dict[str, Any]) -> None:
+    """Raise `CheckpointError` for a choice that a transformers class does not offer; an unknown class is not asked."""
+    name = getattr(model_class, "__name__", "")
+    if load.get("attn_implementation") == "sdpa" and not getattr(model_class, "_supports_sdpa", True):
+        raise CheckpointError(f"{name} has no attn_implementation 'sdpa': load it with 'eager', its default")
+    asks = getattr(model_class, "_can_set_experts_implementation", None)
+    if "experts_implementation" in load and asks is not None and not asks():
+        raise CheckpointError(f"{name} runs its experts one way only: load it without experts_implementation")
 
 
 def _open_module(module: torch.nn.Module, tokenizer: Any, load: dict[str, Any]) -> Opened:
@@ -50,6 +62,7 @@ def _open_module(module: torch.nn.Module, tokenizer: Any, load: dict[str, Any]) 
         raise CheckpointError(
             f"{type(module).__name__} is not a transformers model: it has no config with a model_type"
         )
+    check_choices(type(module), load)
     if "attn_implementation" in load:
         module.set_attn_implementation(load.pop("attn_implementation"))  # type: ignore[operator]
     if "experts_implementation" in load:

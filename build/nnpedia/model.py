@@ -135,9 +135,14 @@ class StandardizedTransformer(TransformersModel, Host):
         """What this load runs: `{"attn_implementation": "sdpa", …}`."""
         config = self.text_config
         options = {option: getattr(config, attribute, None) for option, attribute in LOAD_OPTIONS.items()}
-        if "mixture" not in self.family.parts:
+        if not self.has_experts_choice:
             options.pop("experts_implementation")
         return {option: str(choice) for option, choice in options.items() if choice is not None}
+
+    @property
+    def has_experts_choice(self) -> bool:
+        """Whether a load may choose how the experts run; some classes run them one way only."""
+        return "mixture" in self.family.parts and self._module._can_set_experts_implementation()
 
     def values(self, host: str | None = None) -> list[str]:
         """The standard values this family has, as `host.name`, in the order the forward reaches them."""

@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 
 from nnpedia.errors import NnpediaError, Unavailable
-from nnpedia.hosts import host_of
+from nnpedia.hosts import host_of, layers_with
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
@@ -70,7 +70,9 @@ def read(
             try:
                 host = host_at(model, spot[0], spot[1])
                 if host is None:
-                    raise Unavailable(spot[2], f"this block has no {spot[1]}", where=f"model.layers[{spot[0]}]")
+                    having = layers_with(model, spot[1], spot[2])
+                    where = f"model.layers[{spot[0]}]"
+                    raise Unavailable(spot[2], f"this block has no {spot[1]}", layers=having, where=where)
                 found[spot] = keep(getattr(host, spot[2]))
             except NnpediaError as error:
                 found[spot] = error

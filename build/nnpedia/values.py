@@ -170,7 +170,7 @@ class Value(property):
         try:
             envoy = self.descend(host)
         except AddressError as error:
-            raise Unavailable(self.name, f"{error}{host.elsewhere(self.name)}", where=host.place) from None
+            raise host.not_on_this_block(self.name, str(error)) from None
         path = envoy.path
         if address.operations:
             try:
@@ -236,7 +236,8 @@ class Value(property):
             if not pattern.mixes_rows:
                 return pattern.split(native, self._sizes(host, None)), None
             rows = host.root.rows()
-            inner = math.prod(self._sizes(host, None)[axis] for axis in pattern.native[0][1:])
+            sizes = self._sizes(host, None)
+            inner = math.prod(sizes[axis] for axis in pattern.native[0] if axis != "batch")
             held = native.shape[0] // max(inner, 1)
             view = pattern.split(native, self._sizes(host, held))
         except (RuntimeError, KeyError, ValueError) as error:

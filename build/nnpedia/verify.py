@@ -60,7 +60,7 @@ def loads_of(family: Family, model: StandardizedTransformer) -> list[Load]:
     """Every load of the matrix, the default one marked."""
     module: Any = model._module
     attention = [choice for choice in ATTENTION if choice == "eager" or getattr(module, "_supports_sdpa", False)]
-    experts = EXPERTS if "mixture" in family.parts else (None,)
+    experts = EXPERTS if model.has_experts_choice else (None,)
     default = model.load_options()
     loads = []
     for attn in attention:
@@ -87,6 +87,7 @@ def _note_probes(
         for name, spec in table.items():
             own = {spot: value for spot, value in shapes.items() if spot[1:] == (host, name)}
             errors = [value for value in own.values() if isinstance(value, Exception)]
+            misplaced = [error for error in errors if not (isinstance(error, Unavailable) and error.layers)]
             readable = bool(own) and len(errors) < len(own)
             checked.readable.setdefault((host, name), {})[choice.label] = readable
             if errors and not readable:
@@ -100,7 +101,7 @@ def _note_probes(
                 what.append(f"{name} is there under {choice.label}, though the spec says it needs {spec.needs}")
             if declared:
                 what += list(dict.fromkeys(shape_problems(model, own, call)))
-                what += [str(error) for error in errors[:1] if spec.needs]
+                what += [str(error) for error in misplaced[:1] if spec.needs]
             checked.problems += [
                 Problem(where=family.where("values", host, name), what=f"under {choice.label}: {text}")
                 for text in dict.fromkeys(what)
@@ -150,7 +151,9 @@ def _try_writes(family: Family, load: LoadModel, prompt: str, checked: Checked) 
     if isinstance(clean, NnpediaError):
         return
     for spot in spots_of(model, [kind.layers[0] for kind in block_kinds(model)]):
-        pair = spot[1:]
+        pair, seen = spot[1:], checked.shapes.get(spot)
+        if isinstance(seen, Unavailable) and seen.layers:
+            continue
         write = try_write(model, spot, prompt, clean)
         before = checked.writes.setdefault(pair, write)
         if write.assignable and not before.assignable:
