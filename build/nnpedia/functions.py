@@ -113,6 +113,19 @@ def every_expert(experts: Any, x: Tensor, weights: Tensor) -> Tensor:
     return torch.stack(outputs, dim=-2)
 
 
+def every_expert(experts: Any, x: Tensor, weights: Tensor) -> Tensor:
+    """Every expert run alone on the token times its weight: `[batch seq num_experts hidden_size]`.
+
+    For gated experts without biases, their weights stacked as `[expert in out]`, and `[batch seq num_experts]` weights.
+    """
+    outputs = []
+    for expert in range(weights.shape[-1]):
+        read = x * weights[..., expert : expert + 1]
+        gate, up = (read @ experts.gate_up_proj[expert]).chunk(2, dim=-1)
+        outputs.append((up * experts.act_fn(gate)) @ experts.down_proj[expert])
+    return torch.stack(outputs, dim=-2)
+
+
 class Slots:
     """Per-slot outputs that a `[batch seq top_k]` weight multiplies slot by slot."""
 
