@@ -59,6 +59,43 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     return torch.nn.functional.linear(x, weight)
 
 
+def first_half(fused: Tensor) -> Tensor:
+    """The first half of the last axis: the gate of a projection that gives gate and up side by side."""
+    return fused.chunk(2, dim=-1)[0]
+
+
+def second_half(fused: Tensor) -> Tensor:
+    """The second half of the last axis."""
+    return fused.chunk(2, dim=-1)[1]
+
+
+def alibi_slopes(scores: Tensor) -> Tensor:
+    """`[num_heads 1 1]`: how fast each head of `[batch num_heads query key]` scores favours nearer keys.
+
+    A geometric series from 2^(-8/n) to 2^-8 over n heads, n a power of two; further heads take every other term of
+    the series over 2n (Press et al., Train Short, Test Long, 2022).
+    """
+    heads = scores.shape[1]
+    whole = 2 ** (heads.bit_length() - 1)
+    steps = torch.cat([torch.arange(1, whole + 1) * 2.0, torch.arange(1, 2 * (heads - whole), 2)])
+    return (2.0 ** (steps * (-4 / whole))).view(-1, 1, 1).to(scores)
+
+
+def positions_from_start(scores: Tensor) -> Tensor:
+    """`[key]` positions of the keys of `[batch num_heads query key]` scores: 0, 1, 2, …"""
+    return torch.arange(scores.shape[-1]).to(scores)
+
+
+def positions_from_end(scores: Tensor) -> Tensor:
+    """`[key]` positions of the keys of `[batch num_heads query key]` scores: …, -2, -1, 0."""
+    return torch.arange(1 - scores.shape[-1], 1).to(scores)
+
+
+def in_bfloat16(x: Tensor) -> Tensor:
+    """`x` rounded to bfloat16, in its own dtype."""
+    return x.to(torch.bfloat16).to(x.dtype)
+
+
 def counted(like: Tensor) -> Tensor:
     """Positions `[1 seq]` of a `[batch seq …]` tensor, counted from 0."""
     return torch.arange(like.shape[1], device=like.device).unsqueeze(0)
@@ -98,19 +135,6 @@ def each_expert(experts: Any, x: Tensor, indices: Tensor) -> Slots:
         token, slot = torch.where(slots == expert)
         out[token, slot] = _one_expert(experts, flat[token], expert)
     return Slots(out.unflatten(0, x.shape[:2]))
-
-
-def every_expert(experts: Any, x: Tensor, weights: Tensor) -> Tensor:
-    """Every expert run alone on the token times its weight: `[batch seq num_experts hidden_size]`.
-
-    For gated experts without biases, their weights stacked as `[expert in out]`; `weights` is `[batch seq num_experts]`.
-    """
-    outputs = []
-    for expert in range(weights.shape[-1]):
-        read = x * weights[..., expert : expert + 1]
-        gate, up = (read @ experts.gate_up_proj[expert]).chunk(2, dim=-1)
-        outputs.append((up * experts.act_fn(gate)) @ experts.down_proj[expert])
-    return torch.stack(outputs, dim=-2)
 
 
 def every_expert(experts: Any, x: Tensor, weights: Tensor) -> Tensor:
@@ -159,6 +183,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         unmasked,
         side_by_side,
         linear,
+        first_half,
+        second_half,
+        alibi_slopes,
+        positions_from_start,
+        positions_from_end,
+        in_bfloat16,
         counted,
         at_last_token,
         per_head,

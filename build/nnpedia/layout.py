@@ -4,6 +4,10 @@ A native pattern is an einops rearrangement from the model's layout to the stand
 `(batch seq) num_experts -> batch seq num_experts`. Reading applies it, writing applies its
 inverse. A pattern whose first native axis merges `batch` with others mixes the rows of several
 prompts, so rows are cut and spliced here, not by nnsight, which only knows a leading batch axis.
+
+A merged native axis may name `copies`: `batch (num_kv_heads copies) seq head_dim -> batch num_kv_heads seq
+head_dim` is a key head that the model has already copied for each of its query heads. Reading takes
+one copy, writing puts the value in all of them.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Axes whose length belongs to a call, not to the model.
 CALL_AXES = ("batch", "seq", "query", "key")
+
+#: The axis of a native layout whose entries are all the same.
+COPIES = "copies"
 
 _TOKEN = re.compile(r"\([^()]*\)|[^\s()]+")
 
@@ -43,22 +50,33 @@ class Pattern:
         return len(self.native[0]) > 1 and "batch" in self.native[0]
 
     @property
+    def copied(self) -> bool:
+        """Whether the model keeps several copies of each entry."""
+        return any(COPIES in group for group in self.native)
+
+    @property
     def merged(self) -> frozenset[str]:
         """The axes whose sizes einops has to be told, to split a merged dimension."""
         return frozenset(axis for group in self.native if len(group) > 1 for axis in group)
 
     def split(self, tensor: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
-        """Native layout to standard layout; a view wherever the strides allow."""
+        """Native layout to standard layout; a view wherever the strides allow, and of copies a tensor of its own."""
         import einops
 
-        return einops.rearrange(tensor, self.text, **{axis: sizes[axis] for axis in self.merged if axis in sizes})
+        known = {axis: sizes[axis] for axis in self.merged if axis in sizes}
+        if not self.copied:
+            return einops.rearrange(tensor, self.text, **known)
+        left, right = (side.strip() for side in self.text.split("->"))
+        return einops.rearrange(tensor, f"{left} -> {COPIES} {right}", **known)[0].clone()
 
-    def merge(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Standard layout back to native layout."""
+    def merge(self, tensor: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
+        """Standard layout back to the layout of `native`, the tensor that was split."""
         import einops
 
         left, right = (side.strip() for side in self.text.split("->"))
-        return einops.rearrange(tensor, f"{right} -> {left}")
+        if not self.copied:
+            return einops.rearrange(tensor, f"{right} -> {left}")
+        return einops.repeat(tensor, f"{right} -> {left}", **{COPIES: native.numel() // tensor.numel()})
 
 
 def parse_pattern(text: str, axes: tuple[str, ...]) -> Pattern:
@@ -71,6 +89,8 @@ def parse_pattern(text: str, axes: tuple[str, ...]) -> Pattern:
     flat = [axis for group in native for axis in group if axis != "1"]
     if standard != axes:
         raise SpecError(f"{text!r} must end in the layout's axes, {' '.join(axes)}")
+    if any(COPIES in group and len(group) > 1 for group in native):
+        flat.remove(COPIES)
     if sorted(flat) != sorted(axes) or not all(native):
         raise SpecError(f"{text!r} names other axes on its left than on its right")
     return Pattern(" ".join(text.split()), native, standard)

@@ -151,7 +151,7 @@ class Value(property):
                 whole = self.pattern.split(native, self._sizes(host, rows.batch))
                 pieces = (whole[: rows.start], value, whole[rows.start + rows.size :])
                 value = torch.cat(pieces, dim=0)
-            value = self.pattern.merge(value)
+            value = self.pattern.merge(value, native)
         return replaced(raw, keys_of(self._address, raw), value)
 
     # -- finding the place --------------------------------------------------------------------
