@@ -308,6 +308,11 @@ def test_names_of_values_lead_to_their_rows_and_links_to_pages() -> None:
     assert 'href="../gpt2/#notes-positions"' in html
 
 
+def test_a_wide_table_of_the_notes_scrolls_by_itself() -> None:
+    html = rendered("| a | b |\n| - | - |\n| 1 | 2 |\n", snippets=[]).html
+    assert re.search(r'<div class="nn-scroll" tabindex="0">\s*<table', html)
+
+
 @pytest.mark.parametrize(
     "url", ["javascript:alert(1)", "JaVaScript:alert(1)", "data:text/html,x", "&#106;avascript:alert(1)"]
 )

@@ -167,9 +167,12 @@ class _Links(Treeprocessor):
                     child.tag, child.text = "span", child.attrib.pop("alt", "")
                     child.attrib.clear()
                 elif child.tag == "code" and parent.tag not in ("a", "pre") and (child.text or "") in self.links:
-                    self.wrap(parent, index, child)
+                    link = {"href": self.links[child.text or ""], "class": "nn-ref"}
+                    wrapped(parent, index, ElementTree.Element("a", link))
                 elif child.tag == "table":
                     child.set("class", "nn-prose-table")
+                    # a wide table scrolls in a box of its own, which the keyboard reaches
+                    wrapped(parent, index, ElementTree.Element("div", {"class": "nn-scroll", "tabindex": "0"}))
 
     def lead(self, link: ElementTree.Element) -> None:
         """Where a link goes: `#heading` within the notes, `../gpt2/notes.md` to that family's page."""
@@ -185,9 +188,10 @@ class _Links(Treeprocessor):
         elif family:
             link.set("href", f"../{family[1]}/" + (f"#{PREFIX}{family[2]}" if family[2] else ""))
 
-    def wrap(self, parent: ElementTree.Element, index: int, code: ElementTree.Element) -> None:
-        link = ElementTree.Element("a", {"href": self.links[code.text or ""], "class": "nn-ref"})
-        link.tail, code.tail = code.tail, None
-        parent.remove(code)
-        link.append(code)
-        parent.insert(index, link)
+
+def wrapped(parent: ElementTree.Element, index: int, around: ElementTree.Element) -> None:
+    """Put `around` where the parent's child is, and the child inside it."""
+    child = parent[index]
+    around.tail, child.tail = child.tail, None
+    parent[index] = around
+    around.append(child)
