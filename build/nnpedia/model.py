@@ -20,6 +20,7 @@ from nnpedia.batching import RepeatingBatcher
 from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, for_config, load_family
 from nnpedia.functions import FUNCTIONS
+from nnpedia.steps import open_forwards
 
 log = logging.getLogger("nnpedia")
 
@@ -100,6 +101,7 @@ class StandardizedTransformer(TransformersModel, Host):
         self.asked: dict[int, list[str]] = {}
         self.probing = False
         self._current: Call | None = None
+        self._opened: torch.nn.Module | None = None
         super().__init__(
             opened.source,
             task="text-generation",
@@ -225,6 +227,9 @@ class StandardizedTransformer(TransformersModel, Host):
         if not self.dispatched and detect_fake_mode() is None:
             self.dispatch()
         self.asked.clear()
+        if self._opened is not self._module:
+            self._opened = self._module
+            open_forwards(self)
         with self._noting():
             return super().interleave(fn, *args, **kwargs)
 

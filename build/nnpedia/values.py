@@ -24,6 +24,7 @@ from nnpedia.containers import keys_of, refuses_edits, replaced, shares
 from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable
 from nnpedia.layout import Pattern, parse_pattern
 from nnpedia.readers import READERS
+from nnpedia.steps import catch_up, drilled, served
 from nnpedia.vocabulary import ValueSpec
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Value(property):
         waiting = mediator.transform
         if waiting is not None and waiting.key == (self, location, occurrence):
             return waiting.view
-        raw = Mediator.value(location)
+        raw = served(host, location)
         native = self._take(host, raw)
         view, rows = self._split(host, native)
         if refuses_edits(view):
@@ -110,7 +111,7 @@ class Value(property):
             write(host, value)
             return
         location = self.locate(host)
-        raw = Mediator.value(location)
+        raw = served(host, location)
         native = self._take(host, raw)
         current, rows = self._split(host, native)
         value = self._fitting(host, value, current)
@@ -171,18 +172,20 @@ class Value(property):
             envoy = self.descend(host)
         except AddressError as error:
             raise host.not_on_this_block(self.name, str(error)) from None
-        path = envoy.path
+        path, around = envoy.path, envoy.path
         if address.operations:
             try:
-                node: Any = envoy
-                for operation in address.operations:
-                    node = _operation(node.source, operation)
+                node: Any = _operation(envoy.source, address.operations[0])
+                for operation in address.operations[1:]:
+                    node, around = _operation(drilled(host, node), operation), node.path
                 path = node.path
             except SourceNotAvailable as error:
                 raise Unavailable(self.name, str(error), self._other_load(host), where=host.place) from None
             except AddressError as error:
                 raise Unavailable(self.name, error.message, self._other_load(host), where=host.place) from None
         location = f"{path}.{'output' if address.access == 'output' else 'input'}"
+        if address.operations:
+            catch_up(location, around)
         if len(address.operations) < 2:  # a nested operation is instrumented anew in every run
             host.places[self.name] = location
         return location
@@ -277,7 +280,7 @@ class Value(property):
 
     def _too_late(self, host: Hosting) -> NoReturn:
         mediator = Mediator.current(self.name)
-        if mediator.iteration != 0:
+        if mediator.iteration:
             raise  # a loop over steps that outran the run: nnsight ends it with a warning
         asked = host.root.asked.get(id(mediator), [])
         before = f" after {asked[-2]}" if len(asked) > 1 else ""
@@ -300,7 +303,7 @@ def place_value(address: str, native: str | None, layout: tuple[str, ...]) -> Va
 def raw_at(host: Hosting, address: str) -> Any:
     """Whatever a place holds, tensor or not."""
     value = place_value(address, None, ())
-    raw: Any = Mediator.value(value.locate(host))
+    raw: Any = served(host, value.locate(host))
     for key in keys_of(value._address, raw):
         raw = raw[key]
     return raw
