@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from small_families import copy_families
 
-from nnpedia import records, work
+from nnpedia import keys, records, work
 from nnpedia.checkpoints import runnable_names, runnables
 from nnpedia.errors import SpecError, UnknownFamily
-from nnpedia.family import load_families
+from nnpedia.family import load_families, load_family
 from nnpedia.pool import Limits
 from nnpedia.work import Event, Outcome
 
@@ -66,16 +67,13 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "start.md").write_text("# Start\n\n```python\nassert True\n```\n")
     (tmp_path / "mkdocs.yml").write_text("site_name: x\n")
-    for name in ("llama", "gpt2"):
-        folder = tmp_path / "families" / name
-        folder.mkdir(parents=True)
-        spec = (ROOT / "families" / name / "family.yml").read_text()
-        (folder / "family.yml").write_text(spec)
-        (folder / "notes.md").write_text("# Notes\n")
-    shutil.copy(ROOT / "families" / "vocabulary.yml", tmp_path / "families")
+    copy_families(tmp_path / "families")
     monkeypatch.setattr("nnpedia.pool.PRELOAD", ["nnpedia.record"])
-    monkeypatch.setattr("nnpedia.work.runnable_names", lambda family, hub=False: ["forge"])
-    monkeypatch.setattr("nnpedia.work.versions", lambda: ("torch 1",))
+    monkeypatch.setattr(
+        "nnpedia.work.runnable_names",
+        lambda family, hub=False: ["forge"] + [each.id for each in family.checkpoints] * hub,
+    )
+    monkeypatch.setattr("nnpedia.keys.versions", lambda: ("torch 1",))
     return Checkout(tmp_path)
 
 
@@ -106,9 +104,6 @@ def test_nothing_changed_means_nothing_done(checkout: Checkout) -> None:
 def test_a_change_redoes_what_depends_on_it(
     checkout: Checkout, change: Callable[[Checkout], None], redone: set[str]
 ) -> None:
-    base = (checkout.families / "gpt2" / "family.yml").read_text()
-    if "extends:" not in base:
-        (checkout.families / "gpt2" / "family.yml").write_text("extends: llama\n" + base)
     checkout.made()
     change(checkout)
     assert checkout.made() == redone
@@ -117,24 +112,24 @@ def test_a_change_redoes_what_depends_on_it(
 
 def test_new_code_and_new_versions_redo_everything(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout.made()
-    monkeypatch.setattr("nnpedia.work.versions", lambda: ("torch 2",))
+    monkeypatch.setattr("nnpedia.keys.versions", lambda: ("torch 2",))
     assert checkout.made() == ALL
-    monkeypatch.setattr("nnpedia.work.code_digest", lambda: "other")
+    monkeypatch.setattr("nnpedia.keys.code_digest", lambda: "other")
     assert checkout.made() == ALL
 
 
 def test_code_that_facts_depend_on_counts_and_the_rest_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(work.PACKAGE, tmp_path / "nnpedia", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr("nnpedia.work.PACKAGE", tmp_path / "nnpedia")
-    seen = [work.code_digest.__wrapped__()]
+    shutil.copytree(keys.PACKAGE, tmp_path / "nnpedia", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr("nnpedia.keys.PACKAGE", tmp_path / "nnpedia")
+    seen = [keys.code_digest.__wrapped__()]
     for module in ("pages", "cli"):
         edit(tmp_path / "nnpedia" / f"{module}.py")
-        assert work.code_digest.__wrapped__() == seen[0]
+        assert keys.code_digest.__wrapped__() == seen[0]
     for module in ("values", "record", "snippets"):
         edit(tmp_path / "nnpedia" / f"{module}.py")
-        seen.append(work.code_digest.__wrapped__())
+        seen.append(keys.code_digest.__wrapped__())
     assert len(set(seen)) == len(seen)
 
 
@@ -226,6 +221,29 @@ def test_records_come_in_the_order_of_the_spec(checkout: Checkout, monkeypatch: 
     assert all(path.is_relative_to(checkout.home) for path in checkout.root.rglob("run-*.json"))
 
 
+def test_public_checkpoints_run_when_asked_and_their_records_stay_while_they_hold(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.made("gpt2")
+    public = {each.id for each in load_family(checkout.families / "gpt2").checkpoints}
+    small, large = sorted(public)
+    sizes = {small: 1000, large: 10**12}
+    monkeypatch.setattr("nnpedia.records.parameters_of", lambda home, reference: sizes[reference.name])
+
+    def run_here() -> set[str]:
+        return {path.name for path in checkout.home.glob("records/gpt2/run-*.json")}
+
+    checkout.build("gpt2", hub=True)
+    assert any(f"skipped gpt2: {large}" in line for line in checkout.said)
+    asked = run_here()
+    assert len(asked) == 2  # the small one, and the forged one
+    checkout.build("gpt2")
+    assert run_here() == asked
+    edit(checkout.families / "gpt2" / "notes.md")
+    checkout.build("gpt2")
+    assert run_here() == {"run-00-forge.json"}
+
+
 def test_the_names_planned_are_those_of_what_runs() -> None:
     for family in load_families(ROOT / "families").values():
         for hub in (False, True):
@@ -246,7 +264,6 @@ import sys
 from pathlib import Path
 import nnpedia.pool, nnpedia.work
 nnpedia.pool.PRELOAD = []
-nnpedia.work.runnable_names = lambda family, hub=False: ["forge"]
 outcomes = nnpedia.work.build(folder=Path({str(checkout.families)!r}), cache_folder=Path({str(checkout.home)!r}),
                  produce="crashing:slow_sample")
 sys.exit(not all(outcome.ok for outcome in outcomes))
@@ -258,10 +275,5 @@ sys.exit(not all(outcome.ok for outcome in outcomes))
     ]
     assert [build.wait(60) for build in builds] == [0, 0]
     lines = seen.read_text().splitlines()
-    assert len(lines) == len(set(lines)) == len(ALL) + len(_extra(checkout))
+    assert len(lines) == len(set(lines)) == len(list(checkout.home.glob("records/*/*.json")))
     assert set(records.load_all(checkout.home)) == {"llama", "gpt2"}
-
-
-def _extra(checkout: Checkout) -> list[Path]:
-    """References beyond each family's first."""
-    return [path for path in checkout.home.glob("records/*/reference-*.json") if "reference-00" not in path.name]

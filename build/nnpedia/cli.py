@@ -112,9 +112,12 @@ def build(
                 file=sys.stderr,
             )
         else:
+            from nnpedia.cache import home
             from nnpedia.publish import publish
+            from nnpedia.records import locked
 
-            publish(root, root / "public")
+            with locked(home()):  # pages are rendered from records that stay as they are
+                publish(root, root / "public")
     raise typer.Exit(code)
 
 

@@ -165,7 +165,7 @@ def loader(family: Family) -> Loader:
     """`load(options, runnable name or None) -> model`; each (options, name) is loaded once."""
     from nnpedia.checkpoints import materialize, runnables
 
-    known = {runnable.name: runnable for runnable in runnables(family)}
+    known = {runnable.name: runnable for runnable in runnables(family, hub=True)}
 
     @lru_cache(maxsize=4)
     def cached(options: tuple[tuple[str, str], ...], name: str) -> StandardizedTransformer:

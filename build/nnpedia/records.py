@@ -84,6 +84,14 @@ def problems_of(home: Path, unit: Unit) -> list[Problem]:
     return [Problem(**problem) for problem in content.get("problems", [])]
 
 
+def parameters_of(home: Path, reference: Unit) -> int:
+    """How many parameters a public checkpoint has, by its reference; 0 where there is none."""
+    try:
+        return int(json.loads(path_of(home, reference).read_bytes())["parameters"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
 def drop(home: Path, unit: Unit) -> None:
     """Forget the unit's record, so that nothing is published from what no longer holds."""
     path = path_of(home, unit)

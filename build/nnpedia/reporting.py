@@ -28,6 +28,7 @@ class Teller:
         self._console, self._progress = console, progress
         self._running: list[str] = []
         self._task = progress.add_task("", total=0, visible=False) if progress is not None else None
+        self._total = 0
 
     def __call__(self, event: Event) -> None:
         if event.kind == "note":
@@ -40,7 +41,8 @@ class Teller:
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=", ".join(self._running))
             if event.kind == "plan":
-                self._progress.update(self._task, total=event.total, visible=event.total > 0)
+                self._total += event.total
+                self._progress.update(self._task, total=self._total, visible=self._total > 0)
             elif event.kind == "end":
                 self._progress.advance(self._task)
 

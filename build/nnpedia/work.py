@@ -1,42 +1,30 @@
 """The build: which units of work there are, which are already done, and the doing of the rest.
 
 A unit is one public checkpoint of a family at full size (`reference`), one checkpoint whose weights
-run here (`run`), or one hand-written page's snippets (`page`). What it was made from — its spec and
-the specs that extends, its notes, the vocabulary, this package's code, the versions of what
-computes — is hashed into its key; a unit whose record carries the same key is not done again.
-Planning imports neither torch nor transformers, so that a build with nothing to do is quick.
+run here (`run`), or one hand-written page's snippets (`page`). A unit whose record carries the key
+of today's inputs is not done again. Planning imports neither torch nor transformers, so that a
+build with nothing to do is quick.
 """
 
 from __future__ import annotations
 
-import hashlib
-import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
 from nnpedia import records
-from nnpedia.cache import PACKAGE, families_folder, home
+from nnpedia.cache import families_folder, home
 from nnpedia.checkpoints import runnable_names
-from nnpedia.errors import NnpediaError, UnknownFamily, nearest
+from nnpedia.errors import UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, load_family
-from nnpedia.pool import Job, Limits, Result, default_limits, run_jobs
+from nnpedia.keys import key_of, page_keys
+from nnpedia.pool import GIGABYTE, Job, Limits, default_limits, run_jobs
 from nnpedia.record import Problem
 from nnpedia.records import Unit
 
-# What no fact depends on: these arrange and show facts, or run the units that find them.
-# A module that is not named here counts, so that a new one can make work but never hide a change.
-PRESENTATION = frozenset(
-    (
-        *("cache", "checking", "cli", "diagram", "entry", "hook", "pages", "pool", "prose", "publish", "pytest_plugin"),
-        *("records", "rendering", "reporting", "views", "warm", "work"),
-    )
-)
-COMPUTING = ("torch", "transformers", "nnsight", "einops", "tokenizers", "safetensors", "numpy")
 PRODUCE = "nnpedia.produce:produce"
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)
@@ -64,7 +52,23 @@ class Event:
     unit: Unit | None = None
     outcome: Outcome | None = None
     text: str = ""
-    total: int = 0  # of the plan: how many units are to be done
+    total: int = 0  # of a plan: how many units it adds to what is to be done
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a build works and how."""
+
+    folder: Path
+    home: Path
+    workers: int
+    force: bool
+    limits: Limits
+    tell: Callable[[Event], None]
+    produce: str
+
+    def note(self, text: str) -> None:
+        self.tell(Event("note", text=text))
 
 
 def build(
@@ -82,82 +86,33 @@ def build(
     """Bring the records of the named families (default: all) up to date; one outcome per unit, in order.
 
     Records of families and checkpoints that are no longer there are deleted. With `hub`, public
-    checkpoints are run with their weights too. Raises `SpecError` for a spec that does not
-    validate and `UnknownFamily` for a name without a folder; what fails inside a unit is that unit's outcome.
+    checkpoints whose weights fit the memory limit are run too. Raises `SpecError` for a spec that
+    does not validate and `UnknownFamily` for a name without a folder; what fails inside a unit is
+    that unit's outcome.
     """
-    folder, cache_folder = folder or families_folder(), cache_folder or home()
-    known = family_folders(folder)
+    bench = Bench(
+        folder or families_folder(), cache_folder or home(),
+        workers, force, limits or default_limits(), on_event, produce or PRODUCE,
+    )  # fmt: skip
+    known = family_folders(bench.folder)
     chosen = {name: load_family(known[name]) for name in choose(families, known)}
-
-    def note(text: str) -> None:
-        on_event(Event("note", text=text))
-
-    keys = {unit: key_of(unit, family) for family in chosen.values() for unit in units_of(family, hub)}
+    planned = {unit: key_of(unit, family) for family in chosen.values() for unit in units_of(family)}
     if not families:
-        keys |= page_keys(folder)
-    with records.locked(cache_folder, note):
-        outcomes: dict[Unit, Outcome] = {}
-        missing: dict[Unit, str] = {}
-        for unit, key in keys.items():
-            if not force and records.is_fresh(cache_folder, unit, key):
-                outcomes[unit] = Outcome(unit, "fresh", tuple(records.problems_of(cache_folder, unit)))
-            else:
-                missing[unit] = key
+        planned |= page_keys(bench.folder)
+    public = {unit: key_of(unit, family) for family in chosen.values() for unit in hub_units(family)}
+    with records.locked(bench.home, bench.note):
+        standing = [unit for unit, key in public.items() if records.is_fresh(bench.home, unit, key)]
         spare = {*known, records.PAGES} - {*chosen} if families else ()
-        for name in records.prune(cache_folder, keys, spare):
-            note(f"records/{name} is deleted: what it told of is no longer there")
-        on_event(Event("plan", total=len(missing)))
-        for unit, outcome in _produce(missing, folder, cache_folder, workers, limits, on_event, produce):
-            outcomes[unit] = outcome
+        for name in records.prune(bench.home, [*planned, *standing], spare):
+            bench.note(f"records/{name} is deleted: what it told of is no longer there")
+        outcomes = _bring_up_to_date(bench, planned)
+        if hub:
+            fitting = {unit: key for unit, key in public.items() if _fits(bench, unit, chosen[unit.family])}
+            outcomes |= _bring_up_to_date(bench, fitting)
     return [outcomes[unit] for unit in sorted(outcomes)]
 
 
-def _produce(
-    missing: dict[Unit, str],
-    folder: Path,
-    cache_folder: Path,
-    workers: int,
-    limits: Limits | None,
-    on_event: Callable[[Event], None],
-    produce: str | None,
-) -> Iterable[tuple[Unit, Outcome]]:
-    """Do the units; each record is on disk before its outcome is told."""
-    jobs = {str(number): unit for number, unit in enumerate(sorted(missing, key=_longest_first))}
-    arguments = {
-        name: (str(folder), str(cache_folder), unit.family, unit.kind, unit.name) for name, unit in jobs.items()
-    }
-    results = run_jobs(
-        [Job(name, produce or PRODUCE, arguments[name]) for name in jobs],
-        workers,
-        limits or default_limits(),
-        started=lambda job: on_event(Event("start", unit=jobs[job.name])),
-    )
-    for result in results:
-        unit = jobs[result.job.name]
-        outcome = _outcome(unit, result)
-        if outcome.status == "built":
-            records.store(cache_folder, unit, missing[unit], result.value)
-            outcome = Outcome(unit, "built", tuple(records.problems_of(cache_folder, unit)), seconds=result.seconds)
-        else:
-            records.drop(cache_folder, unit)
-        on_event(Event("end", unit=unit, outcome=outcome))
-        yield unit, outcome
-
-
-def _outcome(unit: Unit, result: Result) -> Outcome:
-    if result.cause is None:
-        return Outcome(unit, "built", seconds=result.seconds)
-    return Outcome(
-        unit, "failed", cause=result.cause, exit_code=result.exit_code, trace=result.trace, seconds=result.seconds
-    )
-
-
-def _longest_first(unit: Unit) -> tuple[bool, int, Unit]:
-    """Runs before references, a family's first checkpoints (real weights) before its forged one."""
-    return unit.kind != "run", unit.position, unit
-
-
-def choose(names: Sequence[str] | None, known: dict[str, Path]) -> list[str]:
+def choose(names: Sequence[str] | None, known: Mapping[str, Path]) -> list[str]:
     """The named families, or all; raises `UnknownFamily` for one that has no folder."""
     for name in names or ():
         if name not in known:
@@ -166,70 +121,68 @@ def choose(names: Sequence[str] | None, known: dict[str, Path]) -> list[str]:
     return list(dict.fromkeys(names)) if names else list(known)
 
 
-def units_of(family: Family, hub: bool = False) -> list[Unit]:
-    """A family's units: a reference per public checkpoint, a run per checkpoint that runs here."""
+def units_of(family: Family) -> list[Unit]:
+    """A family's units: a reference per public checkpoint, a run per checkpoint that needs no Hub."""
     return [
         *(Unit(family.family, "reference", place, each.id) for place, each in enumerate(family.checkpoints)),
-        *(Unit(family.family, "run", place, name) for place, name in enumerate(runnable_names(family, hub))),
+        *(Unit(family.family, "run", place, name) for place, name in enumerate(runnable_names(family))),
     ]
 
 
-def key_of(unit: Unit, family: Family) -> str:
-    """The digest of all that the unit's record is made from."""
-    texts = [family.folder / "family.yml", *family.bases, family.folder.parent / "vocabulary.yml"]
-    if unit.kind == "run":
-        texts.append(family.notes)
-    return _key(unit, texts)
+def hub_units(family: Family) -> list[Unit]:
+    """A run per public checkpoint, after the runs that need no Hub."""
+    first = len(runnable_names(family))
+    names = runnable_names(family, hub=True)[first:]
+    return [Unit(family.family, "run", place, name) for place, name in enumerate(names, first)]
 
 
-def page_keys(folder: Path) -> dict[Unit, str]:
-    """The hand-written pages of the checkout that `folder` lies in, and their keys; none elsewhere.
-
-    A page may load any family, so every spec counts.
-    """
-    root = folder.parent
-    if not (root / "mkdocs.yml").is_file():
-        return {}
-    specs = [folder / "vocabulary.yml", *(path / "family.yml" for path in family_folders(folder).values())]
-    pages = [path for path in (root / "README.md", *sorted((root / "site").rglob("*.md"))) if "```" in _text(path)]
-    units = {Unit(records.PAGES, "page", 0, path.relative_to(root).as_posix()): path for path in pages}
-    return {unit: _key(unit, [path, *specs]) for unit, path in units.items()}
+def _fits(bench: Bench, unit: Unit, family: Family) -> bool:
+    """Whether a public checkpoint's weights leave room for a forward within the memory limit; told of when not."""
+    place, checkpoint = next((at, each) for at, each in enumerate(family.checkpoints) if each.id == unit.name)
+    reference = Unit(family.family, "reference", place, checkpoint.id)
+    size = records.parameters_of(bench.home, reference) * BYTES[checkpoint.dtype]
+    if size > 0.8 * bench.limits.memory:
+        limit = f"a limit of {bench.limits.memory / GIGABYTE:.1f} GB"
+        bench.note(f"skipped {unit}: {size / GIGABYTE:.1f} GB of weights do not fit {limit}")
+        return False
+    return True
 
 
-def _key(unit: Unit, texts: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for part in (unit.file, code_digest(), *versions(), *(_text(path) for path in texts)):
-        digest.update(hashlib.sha256(part.encode()).digest())
-    return digest.hexdigest()
+def _bring_up_to_date(bench: Bench, keys: Mapping[Unit, str]) -> dict[Unit, Outcome]:
+    """Do the units whose records do not carry these keys."""
+    outcomes: dict[Unit, Outcome] = {}
+    for unit, key in keys.items():
+        if not bench.force and records.is_fresh(bench.home, unit, key):
+            outcomes[unit] = Outcome(unit, "fresh", tuple(records.problems_of(bench.home, unit)))
+    missing = sorted((unit for unit in keys if unit not in outcomes), key=_longest_first)
+    bench.tell(Event("plan", total=len(missing)))
+    return outcomes | {outcome.unit: outcome for outcome in _produce(bench, missing, keys)}
 
 
-@cache
-def code_digest() -> str:
-    """The digest of this package's sources that facts depend on."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE)
-        if name.with_suffix("").parts[0] not in PRESENTATION:
-            digest.update(f"{name.as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()
+def _longest_first(unit: Unit) -> tuple[bool, int, Unit]:
+    """Runs before references, a family's first checkpoints (real weights) before its forged one."""
+    return unit.kind != "run", unit.position, unit
 
 
-@cache
-def versions() -> tuple[str, ...]:
-    """The versions of what computes, without importing it."""
-    installed = [f"python {platform.python_version()}"]
-    for name in COMPUTING:
-        try:
-            installed.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            installed.append(f"{name} missing")
-    return tuple(installed)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise NnpediaError(f"cannot be read as text ({error})", where=str(path)) from None
+def _produce(bench: Bench, missing: Sequence[Unit], keys: Mapping[Unit, str]) -> Iterator[Outcome]:
+    """Do the units, in worker processes; each record is on disk before its outcome is told."""
+    units = {str(number): unit for number, unit in enumerate(missing)}
+    where = str(bench.folder), str(bench.home)
+    jobs = [Job(name, bench.produce, (*where, unit.family, unit.kind, unit.name)) for name, unit in units.items()]
+    results = run_jobs(
+        jobs, bench.workers, bench.limits, started=lambda job: bench.tell(Event("start", unit=units[job.name]))
+    )
+    for result in results:
+        unit = units[result.job.name]
+        if result.cause is None:
+            records.store(bench.home, unit, keys[unit], result.value)
+            problems = tuple(records.problems_of(bench.home, unit))
+            outcome = Outcome(unit, "built", problems, seconds=result.seconds)
+        else:
+            records.drop(bench.home, unit)
+            outcome = Outcome(
+                unit, "failed", cause=result.cause, exit_code=result.exit_code, trace=result.trace,
+                seconds=result.seconds,
+            )  # fmt: skip
+        bench.tell(Event("end", unit=unit, outcome=outcome))
+        yield outcome
