@@ -47,6 +47,14 @@ def load(family: str, **options: str) -> Any:
     return _load(family, tuple(sorted(options.items())))
 
 
+def attentions(family: str) -> tuple[str, ...]:
+    """The attention implementations that transformers loads the family's class with."""
+    import transformers
+
+    supported = getattr(transformers, spec(family).architecture)._supports_sdpa
+    return ("eager", "sdpa") if supported else ("eager",)
+
+
 def is_mixture(family: str) -> bool:
     return "mixture" in spec(family).parts
 

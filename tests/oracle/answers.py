@@ -58,7 +58,7 @@ def _of_the_call(recording: Recording) -> Answers:
 def _recognize(module: nn.Module, kinds: tuple[Mechanism, ...], path: str) -> Mechanism:
     children = frozenset(name for name, child in module.named_children() if any(True for _ in child.parameters()))
     for kind in kinds:
-        if kind.children == children:
+        if kind.children == children and all(hasattr(module, number) for number in kind.numbers):
             return kind
     raise UnknownMechanism(
         f"{path} ({type(module).__name__}) holds {', '.join(sorted(children))}: "
@@ -71,6 +71,8 @@ def _take(recording: Recording, layer: int | None, path: str, kind: Mechanism, f
         host, name = value.split(".")
         tensor = _at(recording, f"{path}.{place.child}" if place.child else path, place)
         if tensor is not None:
+            if place.times is not None:
+                tensor = tensor * getattr(recording.module.get_submodule(path), place.times)
             found[layer, host, name] = _laid_out(recording, name, tensor)
 
 

@@ -9,7 +9,7 @@ teach the oracle another kind of block, attention, MLP or stack, add an entry.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 
@@ -20,6 +20,7 @@ class Place:
     child: str
     side: Literal["argument", "returned", "inner"]
     element: int | str | None = None
+    times: str | None = None
 
 
 def argument(child: str = "", element: int | str = 0) -> Place:
@@ -27,8 +28,9 @@ def argument(child: str = "", element: int | str = 0) -> Place:
     return Place(child, "argument", element)
 
 
-def returned(child: str = "", element: int | str | None = None) -> Place:
-    return Place(child, "returned", element)
+def returned(child: str = "", element: int | str | None = None, times: str | None = None) -> Place:
+    """What a child gives back, multiplied by a number the module itself holds under the name `times`."""
+    return Place(child, "returned", element, times)
 
 
 def inner(quantity: str, child: str = "") -> Place:
@@ -41,6 +43,7 @@ class Mechanism:
 
     Attributes:
         children: The children that hold weights, exactly.
+        numbers: Numbers the module holds beside them, such as a multiplier; some of a kind's modules have them.
         values: Standard value, as `host.name`, to its place.
         parts: Role (`blocks`, `attention`, `mlp`) to the child that plays it.
     """
@@ -49,6 +52,7 @@ class Mechanism:
     children: frozenset[str]
     values: Mapping[str, Place]
     parts: Mapping[str, str] = field(default_factory=dict)
+    numbers: frozenset[str] = frozenset()
 
 
 def _mechanism(says: str, children: str, values: Mapping[str, Place], **parts: str) -> Mechanism:
@@ -71,9 +75,9 @@ STACKS = (
 )
 
 
-def _two_norms(first: str, second: str, attention: str) -> Mechanism:
-    return _mechanism(
-        "a norm before each sublayer, each sublayer's return added as it is",
+def _two_norms(first: str, second: str, attention: str, times: str | None = None) -> Mechanism:
+    mechanism = _mechanism(
+        "a norm before each sublayer, each sublayer's return added as it is, or times a number of the block",
         f"{first} {attention} {second} mlp",
         {
             "layers.layer_input": argument(),
@@ -82,15 +86,17 @@ def _two_norms(first: str, second: str, attention: str) -> Mechanism:
             "layers.mlp_norm_output": returned(second),
             "layers.mlp_input": argument("mlp"),
             "layers.layer_output": returned(),
-            "self_attn.attention_output": returned(attention),
-            "mlp.mlp_output": returned("mlp"),
+            "self_attn.attention_output": returned(attention, times=times),
+            "mlp.mlp_output": returned("mlp", times=times),
         },
         attention=attention,
         mlp="mlp",
     )
+    return replace(mechanism, numbers=frozenset([times] if times else []))
 
 
 BLOCKS = (
+    _two_norms("input_layernorm", "post_attention_layernorm", "self_attn", times="residual_multiplier"),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn"),
     _two_norms("ln_1", "ln_2", "attn"),
     _mechanism(
@@ -105,6 +111,34 @@ BLOCKS = (
             "layers.layer_output": returned(),
             "self_attn.attention_output": returned("post_attention_layernorm"),
             "mlp.mlp_output": returned("post_feedforward_layernorm"),
+        },
+        attention="self_attn",
+        mlp="mlp",
+    ),
+    _mechanism(
+        "a norm after each sublayer and none before",
+        "self_attn post_attention_layernorm mlp post_feedforward_layernorm",
+        {
+            "layers.layer_input": argument(),
+            "layers.layer_mid": argument("mlp"),
+            "layers.mlp_input": argument("mlp"),
+            "layers.layer_output": returned(),
+            "self_attn.attention_output": returned("post_attention_layernorm"),
+            "mlp.mlp_output": returned("post_feedforward_layernorm"),
+        },
+        attention="self_attn",
+        mlp="mlp",
+    ),
+    _mechanism(
+        "one norm feeding both sublayers, both added at once",
+        "input_layernorm self_attn mlp",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned("input_layernorm"),
+            "layers.mlp_input": argument("mlp"),
+            "layers.layer_output": returned(),
+            "self_attn.attention_output": returned("self_attn"),
+            "mlp.mlp_output": returned("mlp"),
         },
         attention="self_attn",
         mlp="mlp",
