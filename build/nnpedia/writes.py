@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nnpedia.errors import NnpediaError
+from nnpedia.errors import LayoutError, NnpediaError
 from nnpedia.observe import Spot, host_at, observe, read
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ def disturbance(model: StandardizedTransformer, spot: Spot) -> Callable[[torch.T
             changed[:, 0] = 0
             return changed
         if not value.is_floating_point():
+            if layout not in limits:
+                raise LayoutError(f"{spot[2]} is {layout}, but the tensor there holds whole numbers ({value.dtype})")
             return (value + 1) % getattr(model, limits[layout])
         generator = torch.Generator(device="cpu").manual_seed(0)
         noise = torch.randn(value.shape, generator=generator).to(value)
