@@ -8,3 +8,6 @@ const unfold = () => {
 };
 addEventListener("hashchange", unfold);
 unfold();
+
+// The theme's search dialog has no name of its own.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
