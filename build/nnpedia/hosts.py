@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from nnsight.intervention.envoy import Envoy
+from nnsight.intervention.source import SourceNotAvailable
 
 from nnpedia import formula
 from nnpedia.errors import AddressError, ModelError, NnpediaError, Unavailable
@@ -87,6 +88,10 @@ class Hosting:
         having = layers_with(self.root, self.host_name, name)
         there = f" (it is on {_listed(having)})" if having else ""
         return Unavailable(name, f"{why}{there}", layers=having, where=self.place)
+
+    def holds(self, name: str) -> bool:
+        """Whether this host's modules hold the place of a value, down to the operation in their own forward."""
+        return self.host_name == "model" or _has(self.block, self.host_name, name)
 
     def forget(self) -> None:
         """Drop what was worked out from the module, which has been replaced."""
@@ -182,10 +187,10 @@ def _has(block: Any, host: str, name: str) -> bool:
     if value is None or value.spec.at is None:
         return found is not None and value is not None and value.spec.absent is None
     try:
-        value.descend(found)
-    except AddressError:
+        envoy = value.descend(found)
+        return not value.address.operations or value.address.operations[0] in envoy.source.names
+    except (AddressError, SourceNotAvailable):
         return False
-    return True
 
 
 def _holders(block: Host, name: str) -> str:

@@ -92,15 +92,16 @@ class Value(property):
         view, rows = self._split(host, native)
         if refuses_edits(view):
             view = view.clone()
-        if view is not native and not shares(view, native):
-            # An in-place edit of a copy would be lost, so the copy goes back when the trace moves on.
+        if view is not native and (view.requires_grad or not shares(view, native)):
+            # An in-place edit of a copy would be lost, and a view the model does not go on with gets no
+            # gradient: so what was handed out goes back when the trace moves on.
             back = partial(self._back, host, raw, native, view, rows, view._version)
             mediator.transform = WriteBack(back, view, self, location, occurrence)
         return view
 
     def _back(self, host: Hosting, raw: Any, native: Tensor, view: Tensor, rows: Rows | None, version: int) -> Any:
-        """The raw call with an edited copy put back; as it was when nothing edited the copy."""
-        return raw if view._version == version else self._repacked(host, raw, native, view, rows)
+        """The raw call with what was handed out put back; as it was when nothing edited it and no gradient is asked."""
+        return raw if view._version == version and not view.requires_grad else self._repacked(host, raw, native, view, rows)
 
     def _write(self, host: Hosting, value: Any) -> None:
         self._enter(host)
@@ -182,6 +183,8 @@ class Value(property):
             except SourceNotAvailable as error:
                 raise Unavailable(self.name, str(error), self._other_load(host), where=host.place) from None
             except AddressError as error:
+                if not host.holds(self.name):
+                    raise host.not_on_this_block(self.name, error.message) from None
                 raise Unavailable(self.name, error.message, self._other_load(host), where=host.place) from None
         location = f"{path}.{'output' if address.access == 'output' else 'input'}"
         if address.operations:
