@@ -97,6 +97,15 @@ def test_conditions_no_single_option_explains_are_told_by_load() -> None:
     assert views.needs(found) == "only under one"
 
 
+def test_a_condition_of_one_run_names_it() -> None:
+    def reading(run: str, attention: str, found: bool) -> views.Reading:
+        return views.Reading(run, Load(label=attention, options={"attn_implementation": attention}), found, None)
+
+    plain = [reading("forge", "eager", True), reading("forge", "sdpa", True)]
+    upcast = [reading("upcast", "eager", True), reading("upcast", "sdpa", False)]
+    assert views.condition([*plain, *upcast]) == 'needs attn_implementation="eager" on upcast'
+
+
 def test_a_value_probed_missing_everywhere_does_not_pass_for_there(phimoe: Entry) -> None:
     run = phimoe.runs[0]
     values = [
@@ -452,12 +461,18 @@ def test_a_failed_build_leaves_the_last_good_site(checkout: Path) -> None:
     with pytest.raises(BuildFailure, match=r"nowhere\.md.*#nowhere"):
         publish(checkout)
     assert sorted((path.name, path.read_bytes()) for path in public.rglob("*.html")) == before
-    assert not list(checkout.glob(".public*"))
+    assert not list(checkout.glob("public.*"))
 
 
 def test_a_family_without_records_is_not_published(checkout: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "home/records/phimoe")
     with pytest.raises(BuildFailure, match="phimoe"):
+        publish(checkout)
+
+
+def test_a_page_whose_python_nobody_ran_is_not_published(checkout: Path) -> None:
+    (checkout / "site/more.md").write_text("# More\n\n```python\nprint(1)\n```\n")
+    with pytest.raises(BuildFailure, match=r"site/more\.md"):
         publish(checkout)
 
 

@@ -12,9 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from filelock import FileLock
 
 from nnpedia.cache import families_folder, home, templates_folder
 from nnpedia.errors import BuildFailure
@@ -30,23 +31,37 @@ def publish(root: Path, out: Path) -> None:
     is then what it was.
     """
     root, out = root.resolve(), out.resolve()
-    recover(out)
-    key = inputs_key(root)
-    if read_mark(out) == key:
-        return
+    with FileLock(home() / ".publish.lock"):  # of two builds at once the second finds the first one's site
+        recover(out)
+        key = inputs_key(root)
+        if read_mark(out) == key:
+            return
+        check_recorded(root)
+        fresh = out.with_name(f"{out.name}.new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        try:
+            run_mkdocs(root, fresh)
+            (fresh / MARK).write_text(key, encoding="utf-8")
+            swap(fresh, out)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def check_recorded(root: Path) -> None:
+    """Raises `BuildFailure` for a family, or a hand-written page with Python on it, that no record speaks of."""
+    from nnpedia.fences import fences
+    from nnpedia.records import load_pages
+
     unbuilt = families_without_records()
     if unbuilt:
         names = " ".join(unbuilt)
         raise BuildFailure(f"no records yet of {names}; run `nnpedia build {names}`", where=str(home() / "records"))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".new", dir=out.parent))
-    try:
-        run_mkdocs(root, fresh)
-        (fresh / MARK).write_text(key, encoding="utf-8")
-        fresh.chmod(0o755)
-        swap(fresh, out)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    pages = load_pages(home())
+    for path in sorted((root / "site").rglob("*.md")):
+        name = path.relative_to(root).as_posix()
+        if name not in pages and fences(path):
+            raise BuildFailure("nothing says what the Python on this page gives; run `nnpedia build`", where=name)
 
 
 def families_without_records() -> list[str]:
@@ -123,4 +138,4 @@ def recover(out: Path) -> None:
 
 
 def kept(out: Path) -> Path:
-    return out.with_name(f".{out.name}.old")
+    return out.with_name(f"{out.name}.old")

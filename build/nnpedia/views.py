@@ -58,9 +58,7 @@ class ValueRow:
     @property
     def condition(self) -> str | None:
         """Under which loads the value is there, where the probes differ."""
-        if self.never:
-            return "no load that was probed gives it"
-        return needs(self.readings) if self.varies else None
+        return condition(self.readings) if self.varies or self.never else None
 
     @property
     def reasons(self) -> list[str]:
@@ -141,8 +139,23 @@ def anchor(host: str, name: str) -> str:
     return f"value-{host}-{name}"
 
 
+def condition(readings: Sequence[Reading]) -> str:
+    """What a load has to be for the value to be there, told per run where the runs differ."""
+    runs: dict[str, list[Reading]] = {}
+    for reading in readings:
+        runs.setdefault(reading.run, []).append(reading)
+    wanted: dict[str, list[str]] = {}
+    for run, of_run in runs.items():
+        if not all(reading.found for reading in of_run):
+            wanted.setdefault(needs(of_run), []).append(run)
+    everywhere = len(wanted) == 1 and sum(len(names) for names in wanted.values()) == len(runs)
+    return "; ".join(what if everywhere else f"{what} on {', '.join(names)}" for what, names in wanted.items())
+
+
 def needs(readings: Sequence[Reading]) -> str:
-    """The options that tell the loads which give a value from those which do not, as one would write them."""
+    """The options that tell one run's loads which give a value from those which do not, as one would write them."""
+    if not any(reading.found for reading in readings):
+        return "no load that was probed gives it"
     for key in sorted({key for reading in readings for key in reading.load.options}):
         good = [reading.load.options.get(key) for reading in readings if reading.found]
         bad = {reading.load.options.get(key) for reading in readings if not reading.found}
