@@ -118,6 +118,7 @@ def build(
 
             with locked(home()):  # pages are rendered from records that stay as they are
                 publish(root, root / "public")
+            print("the site is in public/", file=sys.stderr)
     raise typer.Exit(code)
 
 
