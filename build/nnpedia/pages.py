@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nnpedia import diagram, prose, views
+from nnpedia import diagram, prose, views, wording
 from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.entry import Entry
@@ -46,16 +46,15 @@ def environment(folder: Path) -> Environment:
         lstrip_blocks=True,
     )
     jinja.filters |= {
-        "shown": views.shown,
-        "counted": views.counted,
-        "epsilons": views.epsilons,
-        "spans": views.spans,
+        "shown": wording.shown,
+        "counted": wording.counted,
+        "epsilons": wording.epsilons,
+        "spans": wording.spans,
         "printout": coloured_printout,
         "breakable": breakable,
     }
     jinja.globals |= {
         "anchor": views.anchor,
-        "slug": slug,
         "HEIGHT": diagram.HEIGHT,
         "RAIL": diagram.RAIL,
         "WIDTH": diagram.WIDTH,
@@ -65,10 +64,6 @@ def environment(folder: Path) -> Environment:
 
 def render(template: str, **context: Any) -> Markup:
     return Markup(environment(templates_folder()).get_template(template).render(**context))
-
-
-def slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def breakable(text: str) -> Markup:
