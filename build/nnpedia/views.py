@@ -6,7 +6,7 @@ one into the other and decide nothing about markup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nnpedia.entry import Entry
