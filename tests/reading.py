@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from forged import PROMPT, full, spec
 
+Spot = tuple[int | None, str, str]
+
 
 @cache
 def everything(model: Any, prompt: str = PROMPT) -> Mapping[Any, Any]:
@@ -52,3 +54,26 @@ def blocks_with(family: str, host: str, name: str) -> list[int]:
         if spot[1:] == (host, name) and isinstance(value, torch.Tensor)
     ]
     return have[:1] + have[1:][-1:]
+
+
+def in_order(model: Any) -> list[Spot]:
+    """Every value in the order one forward reaches it, block by block."""
+    names = [name.split(".") for name in model.forward_order()]
+    block = [(host, name) for host, name in names if host != "model"]
+    first = next(index for index, (host, _) in enumerate(names) if host != "model")
+    root: list[Spot] = [(None, host, name) for host, name in names if host == "model"]
+    layers: list[Spot] = [(layer, host, name) for layer in range(model.num_layers) for host, name in block]
+    return [*root[:first], *layers, *root[first:]]
+
+
+def reading(model: Any, spots: list[Spot], found: dict[Spot, Any]) -> None:
+    """Read inside a trace, keeping copies; a value this block lacks keeps its error."""
+    from nnpedia.errors import Unavailable
+    from nnpedia.observe import host_at
+
+    for spot in spots:
+        try:
+            value = getattr(host_at(model, spot[0], spot[1]), spot[2])
+        except Unavailable as error:
+            value = error
+        found[spot] = value.clone() if isinstance(value, torch.Tensor) else value

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from forged import FAMILIES, PROMPT, each_family, full, is_mixture, spec
-from reading import epsilons, everything
+from reading import Spot, epsilons, everything, in_order, reading
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -22,8 +22,6 @@ ROUNDING = 48
 
 each_side = pytest.mark.parametrize("side", ["left", "right"])
 each_mixture = pytest.mark.parametrize("family", [name for name in FAMILIES if is_mixture(name)])
-
-Spot = tuple[int | None, str, str]
 
 
 @contextmanager
@@ -70,29 +68,6 @@ def test_a_padded_prompt_has_the_numbers_it_has_alone(family: str, side: str) ->
         assert rows_differ(family, batch, row, everything(model, prompt), len(prompt), side) == {}
     assert batch[None, "model", "input_size"] == [2, len(PROMPT)]
     assert batch[None, "model", "attention_mask"].sum(1).tolist() == [len(PROMPT), len(SHORT)]
-
-
-def in_order(model: Any) -> list[Spot]:
-    """Every value in the order one forward reaches it, block by block."""
-    names = [name.split(".") for name in model.forward_order()]
-    block = [(host, name) for host, name in names if host != "model"]
-    first = next(index for index, (host, _) in enumerate(names) if host != "model")
-    root: list[Spot] = [(None, host, name) for host, name in names if host == "model"]
-    layers: list[Spot] = [(layer, host, name) for layer in range(model.num_layers) for host, name in block]
-    return [*root[:first], *layers, *root[first:]]
-
-
-def reading(model: Any, spots: list[Spot], found: dict[Spot, Any]) -> None:
-    """Read inside a trace, keeping copies; a value this block lacks keeps its error."""
-    from nnpedia.errors import Unavailable
-    from nnpedia.observe import host_at
-
-    for spot in spots:
-        try:
-            value = getattr(host_at(model, spot[0], spot[1]), spot[2])
-        except Unavailable as error:
-            value = error
-        found[spot] = value.clone() if isinstance(value, torch.Tensor) else value
 
 
 @each_family

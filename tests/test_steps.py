@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 from forged import PROMPT, each_family, folder, full, is_mixture
-from reading import everything
-from test_batches import in_order, reading
+from reading import everything, in_order, reading
 
 from nnpedia import ReadTooLate, StandardizedTransformer
 

@@ -1,0 +1,240 @@
+"""What the library promises whoever writes an experiment: clear errors, and nothing silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from forged import FAMILIES, PROMPT, attentions, each_family, full, is_mixture, load, spec
+from reading import everything, in_order
+
+from nnpedia import (
+    LayoutError,
+    OutsideTrace,
+    ReadOnly,
+    ReadTooLate,
+    Unavailable,
+)
+from nnpedia.observe import host_at
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+# -- where a value is not -----------------------------------------------------------------------
+
+
+@each_family
+def test_outside_a_trace_there_is_no_value(family: str) -> None:
+    model = full(family)
+    for host, name in ((model, "logits"), (model, "input_size"), (model, "next_token_probs")):
+        with pytest.raises(OutsideTrace, match=rf"{name} exists only while the model runs.*model\.trace"):
+            getattr(host, name)
+    with pytest.raises(OutsideTrace, match=r"^model\.layers\[1\]: layer_output exists only"):
+        _ = model.layers[1].layer_output
+    with pytest.raises(OutsideTrace):
+        model.layers[1].layer_output = torch.zeros(1)
+
+
+def read_backwards(model: Any) -> None:
+    with model.trace(PROMPT):
+        _ = model.layers[1].layer_output
+        _ = model.layers[0].layer_output
+
+
+def read_backwards_in_an_invoke(model: Any) -> None:
+    with model.trace() as tracer:
+        with tracer.invoke("One"):
+            _ = model.layers[0].layer_output
+        with tracer.invoke(PROMPT):
+            _ = model.layers[1].layer_output
+            _ = model.layers[0].layer_output
+
+
+@pytest.mark.parametrize("backwards", [read_backwards, read_backwards_in_an_invoke])
+@each_family
+def test_reading_backwards_says_what_came_before_and_the_order(family: str, backwards: Any) -> None:
+    """In the reader's names: no native path, no framework's word for it."""
+    with pytest.raises(ReadTooLate) as caught:
+        backwards(full(family))
+    text = str(caught.value)
+    assert text.startswith("model.layers[0]: layer_output was asked for after model.layers[1].layer_output")
+    assert "layers.layer_input" in text
+    order = text.split("ask in the order ")[1].split(", ")
+    assert order == list(full(family).forward_order())
+    assert order.index("layers.layer_input") < order.index("layers.layer_output") < order.index("model.logits")
+    assert "transformer.h" not in text
+    assert ".output" not in text
+
+
+@each_family
+def test_the_order_it_gives_can_be_followed(family: str) -> None:
+    """Every value of the order, read in one trace on one block, comes in that order."""
+    model = full(family)
+    with model.trace(PROMPT):
+        for name in model.forward_order():
+            host, value = name.split(".")
+            block = model.layers[0]
+            getattr(model if host == "model" else block if host == "layers" else getattr(block, host), value)
+
+
+def sdpa_and_eager_experts(family: str) -> Any:
+    """The load that gives the least."""
+    options = {"attn_implementation": attentions(family)[-1]}
+    return load(family, **options, **({"experts_implementation": "eager"} if is_mixture(family) else {}))
+
+
+def unavailable(model: Any, host: str, name: str) -> Unavailable:
+    """The error of a value on block 1, raised at the line that asks for it."""
+    reached = []
+    with pytest.raises(Unavailable) as caught, model.trace(PROMPT):  # noqa: PT012 (which line raises is the point)
+        reached.append("before")
+        getattr(host_at(model, 1, host), name)
+        reached.append("after")
+    assert reached == ["before"]
+    return caught.value
+
+
+@each_family
+def test_scores_and_pattern_under_sdpa_name_the_load_that_has_them(family: str) -> None:
+    """Where transformers would hand out an empty tuple or None."""
+    if spec(family).values["self_attn"]["attention_scores"].absent is not None:
+        pytest.skip("no softmax attention")
+    if "sdpa" not in attentions(family):
+        pytest.skip("transformers loads the class with eager attention only")
+    for name in ("attention_scores", "attention_probabilities"):
+        error = unavailable(sdpa_and_eager_experts(family), "self_attn", name)
+        assert error.value == name
+        assert error.load == {"attn_implementation": "eager"}
+        assert str(error) == (
+            f"model.layers[1].self_attn: {name} is not available: attn_implementation 'sdpa' does not compute it; "
+            'load with attn_implementation="eager"'
+        )
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if is_mixture(name)])
+def test_expert_outputs_under_eager_experts_name_the_load_that_has_them(family: str) -> None:
+    error = unavailable(sdpa_and_eager_experts(family), "mlp", "expert_outputs")
+    assert error.load == {"experts_implementation": "grouped_mm"}
+    assert 'load with experts_implementation="grouped_mm"' in str(error)
+
+
+@each_family
+def test_an_absent_value_gives_the_specs_reason(family: str) -> None:
+    """And no load, since none would give it; reading and assigning alike."""
+    for host, table in spec(family).values.items():
+        for name, value in table.items():
+            if value.absent is not None and host in ("layers", "mlp", "self_attn"):
+                error = unavailable(full(family), host, name)
+                assert error.reason == value.absent
+                assert error.load == {}
+    model = full(family)
+    lacking = "mlp_neurons" if is_mixture(family) else "router_logits"
+    with pytest.raises(Unavailable, match=lacking), model.trace(PROMPT):
+        setattr(model.layers[0].mlp, lacking, torch.zeros(1))
+
+
+def test_what_is_said_of_a_load_is_said_before_the_forward_is_asked() -> None:
+    """An unknown attribute stays an AttributeError with the attribute's own name."""
+    model = full("llama")
+    with pytest.raises(AttributeError, match="attention_outptu"), model.trace(PROMPT):
+        _ = model.layers[0].self_attn.attention_outptu
+
+
+@each_family
+def test_no_value_is_none_or_an_empty_tuple(family: str) -> None:
+    for model in (full(family), sdpa_and_eager_experts(family)):
+        for spot, value in everything(model).items():
+            if spot[2] == "input_size":
+                assert value == [1, len(PROMPT)]
+            elif not isinstance(value, Unavailable):
+                assert isinstance(value, torch.Tensor), spot
+                assert value.numel() > 0
+
+
+# -- assigning ----------------------------------------------------------------------------------
+
+
+@each_family
+def test_a_tensor_of_another_shape_is_refused_with_both_shapes(family: str) -> None:
+    model = full(family)
+    width = model.hidden_size
+    with pytest.raises(LayoutError) as caught, model.trace(PROMPT):
+        model.layers[0].layer_output = torch.zeros(1, 3, width)
+    assert str(caught.value) == (
+        f"model.layers[0]: layer_output is Residual [batch seq hidden_size], here [1, {len(PROMPT)}, {width}], "
+        f"but the assigned tensor is [1, 3, {width}]"
+    )
+    with pytest.raises(LayoutError, match="takes a tensor, not a float"), model.trace(PROMPT):
+        model.layers[0].layer_output = 0.0
+    with pytest.raises(LayoutError, match=r"torch\.float32.*torch\.int64"), model.trace(PROMPT):
+        model.layers[0].layer_output = torch.zeros(1, len(PROMPT), width, dtype=torch.long)
+
+
+@each_family
+def test_a_native_layout_is_not_taken_for_the_standard_one(family: str) -> None:
+    """Heads side by side, or tokens in one line, are the model's layout: the value has its own."""
+    model = full(family)
+    attention = model.layers[0].self_attn
+    with pytest.raises(LayoutError, match=r"HeadOutputs \[batch seq num_heads head_dim\]"), model.trace(PROMPT):
+        attention.attention_premix = attention.attention_premix.flatten(-2)
+
+
+@each_family
+def test_derived_values_are_read_only(family: str) -> None:
+    model = full(family)
+    for name in ("input_size", "next_token_probs"):
+        with pytest.raises(ReadOnly, match=f"model: {name} is derived"), model.trace(PROMPT):
+            setattr(model, name, torch.zeros(1))
+
+
+@each_family
+def test_edits_in_place_reach_the_model_and_reads_see_them(family: str) -> None:
+    """At every value that is a place, and also where it is laid out as a copy: slices, twice, and augmented."""
+    model = full(family)
+    for host, name in (("self_attn", "attention_premix"), ("self_attn", "attention_queries"), ("layers", "layer_mid")):
+        if spec(family).values[host][name].absent is not None:
+            continue
+        block = model.layers[0]
+        at = block if host == "layers" else getattr(block, host)
+        with model.trace(PROMPT):
+            before = getattr(at, name).clone().save()
+            getattr(at, name)[:, 3:5] += 1
+            getattr(at, name)[:, 3:5] *= getattr(at, name)[:, 3:5]
+            again = getattr(at, name).clone().save()
+            logits = model.logits.clone().save()
+        expected = before.clone()
+        expected[:, 3:5] = (before[:, 3:5] + 1) ** 2
+        assert torch.equal(again, expected)
+        with model.trace(PROMPT):
+            setattr(at, name, expected)
+            assigned = model.logits.clone().save()
+        assert torch.equal(logits, assigned)
+        assert not torch.equal(logits, everything(model)[None, "model", "logits"])
+
+
+def test_assigned_values_take_the_models_dtype_and_others_keep_theirs() -> None:
+    model = full("llama")
+    with model.trace(PROMPT):
+        model.layers[0].layer_output = model.layers[0].layer_output.double()
+        after = model.layers[0].layer_output.clone().save()
+        logits = model.logits.clone().save()
+    assert after.dtype == torch.float32
+    assert torch.equal(logits, everything(model)[None, "model", "logits"])
+
+
+@each_family
+def test_what_was_saved_is_not_changed_later(family: str) -> None:
+    """A saved value stays what it was when it was read, whatever the model does in place afterwards."""
+    model = full(family)
+    kept: dict[Any, Any] = {}
+    with model.trace(PROMPT):
+        for spot in in_order(model):
+            try:
+                kept[spot] = getattr(host_at(model, spot[0], spot[1]), spot[2])
+            except Unavailable:
+                continue
+    assert len(kept) > 40
+    for spot, value in kept.items():
+        expected = everything(model)[spot]
+        assert torch.equal(value, expected) if isinstance(value, torch.Tensor) else value == expected, spot
