@@ -92,6 +92,8 @@ class Value(property):
         view, rows = self._split(host, native)
         if refuses_edits(view):
             view = view.clone()
+        elif self._address.access != "output" and view.requires_grad:
+            view = view.view_as(view)  # others may read the same tensor: its gradient here is that of this call only
         if view is not native and (view.requires_grad or not shares(view, native)):
             # An in-place edit of a copy would be lost, and a view the model does not go on with gets no
             # gradient: so what was handed out goes back when the trace moves on.
@@ -101,7 +103,11 @@ class Value(property):
 
     def _back(self, host: Hosting, raw: Any, native: Tensor, view: Tensor, rows: Rows | None, version: int) -> Any:
         """The raw call with what was handed out put back; as it was when nothing edited it and no gradient is asked."""
-        return raw if view._version == version and not view.requires_grad else self._repacked(host, raw, native, view, rows)
+        return (
+            raw
+            if view._version == version and not view.requires_grad
+            else self._repacked(host, raw, native, view, rows)
+        )
 
     def _write(self, host: Hosting, value: Any) -> None:
         self._enter(host)
