@@ -19,7 +19,7 @@ from nnpedia.records import PAGES, Unit
 PRESENTATION = frozenset(
     (
         *("badges", "cache", "checking", "cli", "diagram", "entry", "hook", "keys", "links", "pages", "pool", "prose"),
-        *("publish", "pytest_plugin", "records", "reporting", "views", "warm", "work"),
+        *("publish", "pytest_plugin", "records", "reporting", "views", "warm", "wording", "work"),
     )
 )
 COMPUTING = ("torch", "transformers", "nnsight", "einops", "tokenizers", "safetensors", "numpy")
