@@ -43,10 +43,13 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_nnpedia_loader(path: Path, config: pytest.Config) -> tuple[Any, str]:
+    import torch
+
     from nnpedia import introspect
     from nnpedia.family import load_family
     from nnpedia.snippets import PROMPT
 
+    torch.set_num_threads(1)  # small models crawl when torch splits their work over every core
     load = introspect.loader(load_family(path.parent)) if _is_notes(path) else introspect.page_loader()
     return load, PROMPT
 
