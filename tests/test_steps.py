@@ -34,10 +34,16 @@ def fresh(family: str) -> Any:
     )
 
 
+def place(model: Any, name: str) -> tuple[str, str]:
+    """Where `NAMES` says; a block that adds both sublayers at once has no middle, and the MLP's input stands in."""
+    host, value = NAMES[name]
+    return (host, value) if model.family.values[host][value].absent is None else ("layers", "mlp_input")
+
+
 def read(model: Any, name: str) -> torch.Tensor:
     from nnpedia.observe import host_at
 
-    host, value = NAMES[name]
+    host, value = place(model, name)
     return getattr(host_at(model, model.num_layers - 1, host), value).clone()
 
 
@@ -125,7 +131,7 @@ def test_a_value_the_step_has_passed_is_an_error_not_the_next_steps(family: str,
                 found[now, late] = read(model, late)
 
         with pytest.raises(
-            ReadTooLate, match=rf"{NAMES[late][1]} was asked for after model\.layers\[\d+\]\.layer_output"
+            ReadTooLate, match=rf"{place(model, late)[1]} was asked for after model\.layers\[\d+\]\.layer_output"
         ):
             run(model, body, found)
         assert (step, late) not in found
@@ -154,7 +160,7 @@ def test_an_edit_in_one_step_is_made_in_that_step(family: str) -> None:
         with torch.no_grad(), model.generate(PROMPT, max_new_tokens=3, min_new_tokens=3, do_sample=False) as tracer:
             for step in tracer.iter[:3]:
                 if edited and step == 2:
-                    model.layers[0].layer_mid = -model.layers[0].layer_mid
+                    model.layers[0].layer_input = -model.layers[0].layer_input
                 kept.append(model.logits.clone())
         return kept
 
