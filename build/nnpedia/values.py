@@ -152,6 +152,8 @@ class Value(property):
 
     def _repacked(self, host: Hosting, raw: Any, native: Tensor, value: Tensor, rows: Rows | None) -> Any:
         """The call's raw inputs or output with this value in its place."""
+        if self.spec.copies:
+            value = value.clone()  # the model writes over its own tensor, not over the one in the reader's hands
         if self.spec.scale is not None:
             value = value / host.number(self.spec.scale)
         if self.pattern is not None:
