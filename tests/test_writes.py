@@ -144,7 +144,7 @@ def test_an_ablated_head_is_missing_from_the_contribution_and_nothing_else_is(fa
             attention.attention_premix[:, :, 2] = 0
             without = attention.o_proj.output.clone().save()
         weight = attention.o_proj._module.weight
-        weight = weight if type(attention.o_proj._module) is not torch.nn.Linear else weight.T  # Conv1D is [in out]
+        weight = weight.T if isinstance(attention.o_proj._module, torch.nn.Linear) else weight  # Conv1D is [in out]
         share = head @ weight[2 * model.head_dim : 3 * model.head_dim]
         assert epsilons(clean - without, share) < 64
 

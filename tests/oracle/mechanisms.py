@@ -72,6 +72,31 @@ STACKS = (
         {"model.token_embeddings": returned("wte"), "model.final_norm_output": returned("ln_f")},
         blocks="h",
     ),
+    *(
+        _mechanism(
+            "the same, under other names",
+            f"{others} {embedding} {blocks} {norm}",
+            {"model.token_embeddings": returned(embedding), "model.final_norm_output": returned(norm)},
+            blocks=blocks,
+        )
+        for embedding, blocks, norm, others in (
+            ("embed_tokens", "layers", "final_layernorm", ""),
+            ("embed_in", "layers", "final_layer_norm", ""),
+            ("wte", "h", "ln_f", ""),
+            ("wte", "blocks", "norm_f", ""),
+            ("word_embeddings", "h", "ln_f", ""),
+            ("word_embeddings", "h", "ln_f", "word_embeddings_layernorm"),
+        )
+    ),
+    _mechanism(
+        "a decoder inside the model, with token and position embeddings",
+        "decoder",
+        {
+            "model.token_embeddings": returned("decoder.embed_tokens"),
+            "model.final_norm_output": returned("decoder.final_layer_norm"),
+        },
+        blocks="decoder.layers",
+    ),
 )
 
 
@@ -93,6 +118,23 @@ def _two_norms(first: str, second: str, attention: str, times: str | None = None
         mlp="mlp",
     )
     return replace(mechanism, numbers=frozenset([times] if times else []))
+
+
+def _one_norm(norm: str, attention: str) -> Mechanism:
+    return _mechanism(
+        "one norm feeding both sublayers, both added at once",
+        f"{norm} {attention} mlp",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned(norm),
+            "layers.mlp_input": argument("mlp"),
+            "layers.layer_output": returned(),
+            "self_attn.attention_output": returned(attention),
+            "mlp.mlp_output": returned("mlp"),
+        },
+        attention=attention,
+        mlp="mlp",
+    )
 
 
 BLOCKS = (
@@ -129,35 +171,88 @@ BLOCKS = (
         attention="self_attn",
         mlp="mlp",
     ),
+    _one_norm("input_layernorm", "self_attn"),
+    _one_norm("input_layernorm", "self_attention"),
+    _one_norm("ln_1", "attn"),
     _mechanism(
-        "one norm feeding both sublayers, both added at once",
-        "input_layernorm self_attn mlp",
+        "a norm for each sublayer, both reading the block's input, both added at once",
+        "input_layernorm post_attention_layernorm attention mlp",
         {
             "layers.layer_input": argument(),
             "layers.attention_norm_output": returned("input_layernorm"),
+            "layers.mlp_norm_output": returned("post_attention_layernorm"),
             "layers.mlp_input": argument("mlp"),
             "layers.layer_output": returned(),
-            "self_attn.attention_output": returned("self_attn"),
+            "self_attn.attention_output": returned("attention"),
             "mlp.mlp_output": returned("mlp"),
         },
-        attention="self_attn",
+        attention="attention",
         mlp="mlp",
+    ),
+    _mechanism(
+        "a norm before each sublayer, each sublayer adding the stream to its own output",
+        "input_layernorm self_attention post_attention_layernorm mlp",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned("input_layernorm"),
+            "layers.layer_mid": argument("post_attention_layernorm"),
+            "layers.mlp_norm_output": returned("post_attention_layernorm"),
+            "layers.mlp_input": argument("mlp"),
+            "layers.layer_output": returned(),
+            "self_attn.attention_output": returned("self_attention.dense"),
+            "mlp.mlp_output": returned("mlp.dense_4h_to_h"),
+        },
+        attention="self_attention",
+        mlp="mlp",
+    ),
+    _mechanism(
+        "a norm before each sublayer, the MLP adding the stream to its own output",
+        "norm_1 attn norm_2 ffn",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned("norm_1"),
+            "layers.layer_mid": argument("norm_2"),
+            "layers.mlp_norm_output": returned("norm_2"),
+            "layers.mlp_input": argument("ffn"),
+            "layers.layer_output": returned(),
+            "self_attn.attention_output": returned("attn"),
+            "mlp.mlp_output": returned("ffn.down_proj"),
+        },
+        attention="attn",
+        mlp="ffn",
+    ),
+    _mechanism(
+        "a norm before each sublayer, the MLP's projections in the block itself",
+        "self_attn_layer_norm self_attn final_layer_norm fc1 fc2",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned("self_attn_layer_norm"),
+            "layers.layer_mid": argument("final_layer_norm"),
+            "layers.mlp_norm_output": returned("final_layer_norm"),
+            "layers.mlp_input": argument("fc1"),
+            "layers.layer_output": returned(),
+            "self_attn.attention_output": returned("self_attn"),
+            "mlp.mlp_activation": returned("activation_fn"),
+            "mlp.mlp_neurons": argument("fc2"),
+            "mlp.mlp_output": returned("fc2"),
+        },
+        attention="self_attn",
     ),
 )
 
 
-def _softmax_attention(says: str, children: str, output: str) -> Mechanism:
+def _softmax_attention(says: str, children: str, output: str, inside: str = "") -> Mechanism:
     return _mechanism(
         says,
-        f"{children} {output}",
+        inside or f"{children} {output}",
         {
-            "self_attn.attention_queries": inner("queries"),
-            "self_attn.attention_keys": inner("keys"),
-            "self_attn.attention_values": inner("values"),
-            "self_attn.attention_scores": inner("scores"),
-            "self_attn.attention_probabilities": inner("pattern"),
-            "self_attn.attention_head_outputs": inner("heads"),
-            "self_attn.attention_premix": argument(output),
+            "self_attn.attention_queries": inner("queries", inside),
+            "self_attn.attention_keys": inner("keys", inside),
+            "self_attn.attention_values": inner("values", inside),
+            "self_attn.attention_scores": inner("scores", inside),
+            "self_attn.attention_probabilities": inner("pattern", inside),
+            "self_attn.attention_head_outputs": inner("heads", inside),
+            "self_attn.attention_premix": argument(f"{inside}.{output}" if inside else output),
         },
     )
 
@@ -166,6 +261,12 @@ ATTENTIONS = (
     _softmax_attention("three projections", "q_proj k_proj v_proj", "o_proj"),
     _softmax_attention("three projections, queries and keys normed", "q_proj k_proj v_proj q_norm k_norm", "o_proj"),
     _softmax_attention("one projection for queries, keys and values", "c_attn", "c_proj"),
+    _softmax_attention("one projection for queries, keys and values", "qkv_proj", "o_proj"),
+    _softmax_attention("one projection for queries, keys and values", "query_key_value", "dense"),
+    _softmax_attention("one projection for queries, keys and values", "Wqkv", "out_proj"),
+    _softmax_attention("three projections", "q_proj k_proj v_proj", "dense"),
+    _softmax_attention("three projections", "q_proj k_proj v_proj", "out_proj"),
+    _softmax_attention("three projections, in a module of their own", "q_proj k_proj v_proj", "out_proj", "attention"),
 )
 
 MLPS = (
@@ -178,6 +279,23 @@ MLPS = (
         "not gated",
         "c_fc c_proj",
         {"mlp.mlp_activation": returned("act"), "mlp.mlp_neurons": argument("c_proj")},
+    ),
+    _mechanism(
+        "gated, gate and up from one projection",
+        "gate_up_proj down_proj",
+        {"mlp.mlp_activation": returned("activation_fn"), "mlp.mlp_neurons": argument("down_proj")},
+    ),
+    # The down projection of an MLP without a gate reads the activation, whatever computes it.
+    *(
+        _mechanism(
+            "not gated", f"{up} {down}", {"mlp.mlp_activation": argument(down), "mlp.mlp_neurons": argument(down)}
+        )
+        for up, down in (
+            ("fc1", "fc2"),
+            ("fc_in", "fc_out"),
+            ("up_proj", "down_proj"),
+            ("dense_h_to_4h", "dense_4h_to_h"),
+        )
     ),
     _mechanism(
         "a mixture whose router returns scores, weights and indices",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from oracle.arithmetic import ATTENTION, EXPERTS, watching
+from oracle.products import Products
 
 
 @dataclass
@@ -39,13 +40,17 @@ class Recording:
 
 
 def load(folder: Path, experts: str | None = None) -> nn.Module:
-    """The checkpoint, its attention computed by the oracle's function.
+    """The checkpoint, its attention computed by the oracle's function where its class takes one.
 
     `experts` is the oracle's own function (`"oracle"`), one of transformers', or None for a dense model.
     """
-    from transformers import AutoModelForCausalLM
+    import transformers
 
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=ATTENTION)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    takes_one = getattr(transformers, config.architectures[0])._supports_attention_backend
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, attn_implementation=ATTENTION if takes_one else "eager"
+    )
     if experts is not None:
         model.set_experts_implementation(EXPERTS if experts == "oracle" else experts)
     return model.eval()
@@ -55,9 +60,11 @@ def record(module: nn.Module, inputs: Mapping[str, Tensor]) -> Recording:
     """Run one forward without cache and keep everything that passed between modules."""
     calls: dict[str, Call] = {}
     handles = []
+    products = Products()
 
     def before(path: str) -> Any:
-        def hook(_: nn.Module, arguments: Any, keywords: Any) -> None:
+        def hook(part: nn.Module, arguments: Any, keywords: Any) -> None:
+            products.running.append(part)
             times = calls[path].times + 1 if path in calls else 1
             calls[path] = Call(kept(arguments), kept(keywords), times=times)
 
@@ -66,6 +73,7 @@ def record(module: nn.Module, inputs: Mapping[str, Tensor]) -> Recording:
     def after(path: str) -> Any:
         def hook(_: nn.Module, arguments: Any, keywords: Any, returned: Any) -> None:
             calls[path].returned = kept(returned)
+            products.running.pop()
 
         return hook
 
@@ -75,11 +83,13 @@ def record(module: nn.Module, inputs: Mapping[str, Tensor]) -> Recording:
             handles.append(part.register_forward_hook(after(path), with_kwargs=True))
     paths = {part: path for path, part in module.named_modules()}
     try:
-        with torch.no_grad(), watching() as inner:
+        with torch.no_grad(), watching() as inner, products:
             logits = module(**inputs, use_cache=False).logits
     finally:
         for handle in handles:
             handle.remove()
+    # What the registered function kept of a module stands over what its products would say.
+    inner = products.attentions(len(inputs["input_ids"])) | inner
     inside = {paths[part]: quantities for part, quantities in inner.items()}
     return Recording(module, {key: value.clone() for key, value in inputs.items()}, logits, calls, inside)
 
