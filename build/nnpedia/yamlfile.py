@@ -17,6 +17,8 @@ from nnpedia.errors import SpecError, nearest, place
 Key = str | int
 M = TypeVar("M", bound=BaseModel)
 
+_MOST = 50_000
+
 
 @dataclass(frozen=True)
 class Document:
@@ -41,8 +43,12 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self.path = path
         self.lines: dict[tuple[Key, ...], int] = {}
+        self.built = 0
 
     def build(self, node: yaml.Node, keys: tuple[Key, ...] = ()) -> Any:
+        self.built += 1
+        if self.built > _MOST:  # aliases of aliases grow without end
+            raise SpecError(f"a file holds at most {_MOST} entries", where=place(self.path, node.start_mark.line + 1))
         self.lines.setdefault(keys, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
             self._refuse_twice(node)
