@@ -42,12 +42,18 @@ def real(family: str, spot: Spot, row: torch.Tensor, tokens: int, side: str) -> 
     return row
 
 
+def comparable(spot: Spot, value: torch.Tensor) -> torch.Tensor:
+    """Scores below the largest of their query: slopes that count from the end of the call shift them all alike."""
+    return value - value.amax(-1, keepdim=True) if spot[2] == "attention_scores" else value
+
+
 def rows_differ(family: str, batch: Any, row: int, alone: Any, tokens: int, side: str) -> dict[Spot, float]:
     """The values of a batch whose row is not what the prompt has alone, with the distance in epsilons."""
     far = {}
     for spot, value in alone.items():
         if isinstance(value, torch.Tensor) and not isinstance(batch[spot], Exception):
-            distance = epsilons(real(family, spot, batch[spot][row : row + 1], tokens, side), value)
+            cut = real(family, spot, batch[spot][row : row + 1], tokens, side)
+            distance = epsilons(comparable(spot, cut), comparable(spot, value))
             if not distance <= ROUNDING:
                 far[spot] = distance
         elif isinstance(value, torch.Tensor):
