@@ -221,6 +221,18 @@ def test_without_a_middle_the_mlp_branches_off_the_input(phimoe: Entry) -> None:
     assert "layer_mid" not in [chip.value.name for chip in drawn.chips]
 
 
+def test_a_norm_that_feeds_both_sublayers_is_where_the_mlp_branches_off(phimoe: Entry) -> None:
+    reference = phimoe.references[0]
+    values = [
+        value.model_copy(update={"absent": "one norm"}) if value.name in ("layer_mid", "mlp_norm_output") else value
+        for value in reference.values
+    ]
+    (drawn,) = diagram.diagrams(reference.model_copy(update={"values": values}))
+    norm = next(chip for chip in drawn.chips if chip.value.name == "attention_norm_output")
+    (branch,) = [line for line in drawn.lines if f"H{diagram.BYPASS}" in line]
+    assert branch.startswith(f"M{norm.x + 8} {norm.y + diagram.HEIGHT} ")
+
+
 def test_kinds_that_look_alike_are_drawn_once(phimoe: Entry) -> None:
     reference = phimoe.references[0]
     kind = reference.kinds[0]

@@ -160,13 +160,21 @@ class _Drawing:
         hosts = [host for host in self.kind.hosts if host.name != "layers"]
         parallel = "layer_mid" not in block and len(hosts) > 1
         for index, host in enumerate(hosts):
-            self.sublayer(host.name, host.native_class, source if parallel and index else None)
+            self.sublayer(host.name, host.native_class, self.fork(host.name, source) if parallel and index else None)
             if index + 1 < len(hosts) and not parallel:
                 self.on_rail(block.get("layer_mid"))
         self.on_rail(block.get("layer_output"))
         self.out.height = self.y + 14
         self.out.lines.insert(0, f"M{RAIL} {start} V{self.out.height - 3}")
         return self.out
+
+    def fork(self, host: str, source: float) -> str:
+        """Where a sublayer beside the first one leaves: the norm that feeds both, or the rail where it has its own."""
+        own = next(iter(ENTERING.get(host, ())), "")
+        shared = next((chip for chip in self.out.chips if chip.value.name == "attention_norm_output"), None)
+        if shared is None or own in self.values.get("layers", {}):
+            return f"M{RAIL} {source}"
+        return f"M{shared.x + 8} {shared.y + HEIGHT} V{shared.y + HEIGHT + 5}"
 
     def on_rail(self, value: ValueFact | None) -> None:
         if value is None:
@@ -193,12 +201,12 @@ class _Drawing:
             self.out.labels.append(Label(native, chip.right + 8, chip.middle + 3.5))
         self.y += ROW
 
-    def sublayer(self, host: str, native: str, bypass: float | None) -> None:
+    def sublayer(self, host: str, native: str, bypass: str | None) -> None:
         values = dict(self.values.get(host, {}))
         output = values.pop(output_name(values), None)
         entry = self.y + HEIGHT / 2
         if bypass is not None:
-            self.line(f"M{RAIL} {bypass} H{BYPASS} V{entry} H{LEFT + 12}")
+            self.line(f"{bypass} H{BYPASS} V{entry} H{LEFT + 12}")
         else:
             self.line(f"M{RAIL} {entry} H{LEFT + 12}")
             self.out.taps.append(entry)
