@@ -234,7 +234,8 @@ def step_spots(family: str) -> list[Spot]:
 def generated(model: Any, spots: list[Spot], *prompts: str, **options: Any) -> list[list[dict[Spot, Any]]]:
     """Per prompt, per step, the values at `spots`; each prompt an invoke of one generation."""
     found: list[list[dict[Spot, Any]]] = [[{} for _ in range(STEPS)] for _ in prompts]
-    with model.generate(max_new_tokens=STEPS, min_new_tokens=STEPS, do_sample=False, **options) as tracer:
+    options = {"max_new_tokens": STEPS, "min_new_tokens": STEPS, "do_sample": False, "use_cache": True, **options}
+    with model.generate(**options) as tracer:
         for steps, prompt in zip(found, prompts, strict=True):
             with tracer.invoke(prompt):
                 for step in tracer.iter[:STEPS]:
