@@ -10,9 +10,10 @@ None of these derives from `AttributeError`: raised inside a property of an nnsi
 
 from __future__ import annotations
 
-import contextlib
 import difflib
+import os
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -99,10 +100,16 @@ class BuildFailure(NnpediaError):
 
 def place(path: Path | str, line: int | None = None) -> str:
     """`file:line`, relative to the working folder where it lies below it."""
-    path = Path(path)
-    with contextlib.suppress(ValueError):
-        path = path.resolve().relative_to(Path.cwd().resolve())
-    return f"{path}:{line}" if line else str(path)
+    shown = _seen_from(os.getcwd(), str(Path(path)))
+    return f"{shown}:{line}" if line else shown
+
+
+@lru_cache(maxsize=1024)
+def _seen_from(folder: str, path: str) -> str:
+    try:
+        return str(Path(path).resolve().relative_to(Path(folder).resolve()))
+    except ValueError:
+        return path
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str:

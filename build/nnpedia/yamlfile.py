@@ -6,6 +6,7 @@ import types
 import typing
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,11 +70,13 @@ class _Loader(yaml.SafeLoader):
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             key = self.construct_object(key_node, deep=True)
-            where = place(self.path, key_node.start_mark.line + 1)
+            wrong = None
             if not isinstance(key, Hashable):
-                raise SpecError("a key must be a word or a number", where=where)
-            if key in seen:
-                raise SpecError(f"the key {key!r} is given twice", where=where)
+                wrong = "a key must be a word or a number"
+            elif key in seen:
+                wrong = f"the key {key!r} is given twice"
+            if wrong is not None:
+                raise SpecError(wrong, where=place(self.path, key_node.start_mark.line + 1))
             seen.add(key)
 
 
@@ -85,6 +88,12 @@ def read(path: Path) -> Document:
         raise SpecError("there is no such file", where=place(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"the file cannot be read ({error})", where=place(path)) from None
+    return _parsed(path, text)
+
+
+@lru_cache(maxsize=512)
+def _parsed(path: Path, text: str) -> Document:
+    # the vocabulary and the bases are read once per family that stands on them
     loader: _Loader | None = None
     try:
         loader = _Loader(text, path)
