@@ -72,8 +72,12 @@ def reading(model: Any, spots: list[Spot], found: dict[Spot, Any]) -> None:
     from nnpedia.observe import host_at
 
     for spot in spots:
+        host = host_at(model, spot[0], spot[1])
+        if host is None:
+            found[spot] = Unavailable(spot[2], f"this block has no {spot[1]}")
+            continue
         try:
-            value = getattr(host_at(model, spot[0], spot[1]), spot[2])
+            value = getattr(host, spot[2])
         except Unavailable as error:
             value = error
         found[spot] = value.clone() if isinstance(value, torch.Tensor) else value

@@ -27,12 +27,16 @@ def experts_choices(family: str) -> list[tuple[str | None, str | None]]:
 
 @each_family
 def test_every_value_is_the_one_an_independent_forward_gives(family: str) -> None:
-    """Bit for bit, on every block, under eager attention and each way to run experts."""
+    """Bit for bit, on every block, under eager attention and each way to run experts; a recurrence to rounding."""
     for ours, theirs in experts_choices(family):
         model = load(family, attn_implementation="eager", **({"experts_implementation": ours} if ours else {}))
         expected = oracle.answers(oracle.record(oracle.load(folder(family), theirs), encoded(model, PROMPT)))
         found = {spot: value for spot, value in everything(model).items() if not isinstance(value, Exception)}
-        wrong = {spot: _difference(found[spot], value) for spot, value in expected.items() if spot in found}
+        wrong = {
+            spot: _difference(found[spot], value, rounded=spot[2] in oracle.REPLAYED)
+            for spot, value in expected.items()
+            if spot in found
+        }
         assert {spot: text for spot, text in wrong.items() if text} == {}
         # Neither side may leave a value out: not the oracle, by a mechanism half described,
         # nor the library, by an error where there is a value.
@@ -42,11 +46,13 @@ def test_every_value_is_the_one_an_independent_forward_gives(family: str) -> Non
         assert set(expected) - set(found) == set()
 
 
-def _difference(found: Any, expected: Any) -> str | None:
+def _difference(found: Any, expected: Any, *, rounded: bool = False) -> str | None:
     if not isinstance(expected, torch.Tensor):
         return None if found == expected else f"{found} is not {expected}"
     if found.shape != expected.shape:
         return f"{list(found.shape)} is not {list(expected.shape)}"
+    if rounded and epsilons(found, expected) <= 32:
+        return None
     return None if torch.equal(found, expected) else f"off by {(found - expected).abs().max():.3g}"
 
 

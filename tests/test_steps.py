@@ -20,9 +20,10 @@ Found = dict[tuple[int, str], torch.Tensor]
 
 #: One value read inside an operation's own function, one at an operation, one at a module.
 NAMES = {
-    "scores": ("self_attn", "attention_scores"),
-    "middle": ("layers", "layer_mid"),
-    "out": ("layers", "layer_output"),
+    "scores": [("self_attn", "attention_scores"), ("linear_attn", "decays")],
+    # A block that adds both sublayers at once has no middle; one without an MLP has no input of one either.
+    "middle": [("layers", "layer_mid"), ("layers", "mlp_input"), ("linear_attn", "premix")],
+    "out": [("layers", "layer_output")],
 }
 
 
@@ -35,9 +36,15 @@ def fresh(family: str) -> Any:
 
 
 def place(model: Any, name: str) -> tuple[str, str]:
-    """Where `NAMES` says; a block that adds both sublayers at once has no middle, and the MLP's input stands in."""
-    host, value = NAMES[name]
-    return (host, value) if model.family.values[host][value].absent is None else ("layers", "mlp_input")
+    """The first place of `NAMES` that the last block has."""
+    from nnpedia.observe import host_at
+
+    last = model.num_layers - 1
+    return next(
+        (host, value)
+        for host, value in NAMES[name]
+        if model.family.values[host][value].absent is None and host_at(model, last, host) is not None
+    )
 
 
 def read(model: Any, name: str) -> torch.Tensor:

@@ -211,8 +211,8 @@ class _Merged:
             for name, value in table.items():
                 base = self.vocabulary.values[host][name]
                 if value.any_of and not set(value.any_of) & set(self.parts) and value == base:
-                    reasons = [self.vocabulary.parts[part].absent for part in value.any_of]
-                    table[name] = ValueOverride(absent="; ".join(reasons)).over(value)
+                    reasons = [self.vocabulary.parts[part].reason(self.parts) for part in value.any_of]
+                    table[name] = ValueOverride(absent="; ".join(dict.fromkeys(reasons))).over(value)
 
 
 def _formula(text: str, source: Document, keys: tuple[str | int, ...]) -> None:

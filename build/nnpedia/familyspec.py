@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from nnpedia import formula
-from nnpedia.vocabulary import LawSpec, Spec, ValueSpec, parsed
+from nnpedia.vocabulary import DecodePlace, LawSpec, Spec, ValueSpec, parsed
 
 
 class PublicCheckpoint(Spec):
@@ -59,16 +59,17 @@ class ValueOverride(Spec):
     needs: dict[str, list[str]] | None = None
     says: str | None = None
     layout: str | None = None
+    decode: DecodePlace | None = None
 
     def over(self, base: ValueSpec) -> ValueSpec:
         """The base value with this override; a new place drops the base's pattern."""
         data = base.model_dump()
         if self.at or self.reader or self.absent:
             data |= {"at": self.at, "reader": self.reader, "absent": self.absent}
-            data |= {"native": None, "scale": None, "copies": False}
+            data |= {"native": None, "scale": None, "copies": False, "decode": None}
         if self.absent:
             data["needs"] = {}
-        for key in ("native", "scale", "copies", "needs", "says", "layout"):
+        for key in ("native", "scale", "copies", "needs", "says", "layout", "decode"):
             if getattr(self, key) is not None:
                 data[key] = getattr(self, key)
         return ValueSpec.model_validate(data)

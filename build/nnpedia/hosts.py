@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from nnsight.intervention.envoy import Envoy
+from nnsight.intervention.interleaver import Mediator, OutOfOrderError
 from nnsight.intervention.source import SourceNotAvailable
 
 from nnpedia import formula
-from nnpedia.errors import AddressError, ModelError, NnpediaError, Unavailable
+from nnpedia.errors import AddressError, ModelError, NnpediaError, ReadTooLate, Unavailable
 from nnpedia.family import Family
 from nnpedia.values import Value
 
@@ -32,10 +33,16 @@ PATHS = {
 }
 
 
+#: What a recurrence's states are worked out from, beside the state it starts from.
+ENTERING = ("keys", "values", "betas", "decays")
+
+
 class Hosting:
     """What carrying standard values takes, for a module's envoy and for a virtual host alike."""
 
     host_name: str = ""
+    #: Whether the host has values that are worked out from its others.
+    derives: bool = False
     family: Family
     path: str
     interleaver: Any
@@ -67,6 +74,42 @@ class Hosting:
             return "model"
         block = self.block
         return block_place(block) if self.host_name == "layers" else f"{block_place(block)}.{self.host_name}"
+
+    def keep(self, name: str, value: Any) -> None:
+        """Remember a value that trace code has just read or assigned, for what is derived from it later."""
+        if self.derives and self.interleaver.interleaving:
+            self._kept()[name] = value
+
+    def prepare(self, name: str) -> None:
+        """Keep what the states are worked out from and what comes before the value that is about to be read."""
+        if not (self.derives and name in ("queries", *ENTERING) and self.interleaver.interleaving):
+            return
+        before = [] if name == "queries" else self.root.forward_names(self.host_name, *ENTERING)
+        if self.root.step().cache is not None:
+            before = ["state_input", *before]
+        asked = self.root.asked.setdefault(id(Mediator.current("prepare")), [])
+        told = len(asked)
+        try:
+            for earlier in before[: before.index(name)] if name in before else before:
+                self.read(earlier)
+        except ReadTooLate as error:  # said once more in the name of the value that was asked for
+            asked[told:] = [f"{self.place}.{name}"]
+            raise OutOfOrderError(error.message) from None
+        del asked[told:]
+
+    def read(self, name: str) -> Any:
+        """A value of this host in the running call, also when this trace code has read it before."""
+        kept = self._kept()
+        return kept[name] if name in kept else getattr(self, name)
+
+    def _kept(self) -> dict[str, Any]:
+        """What the running trace code has read of this host in the running call; of one host at a time."""
+        root, me = self.root, id(Mediator.current("kept"))
+        now = (self.path, root.call().index if root.running else -1)
+        where, values = root.kept.get(me, (None, {}))
+        if where != now:
+            where, values = root.kept[me] = (now, {})
+        return values
 
     def origin(self, anchor: str) -> Any:
         """The envoy an address starts from."""
@@ -239,7 +282,9 @@ def host_class(host: str, family: Family, base: type) -> Any:
     values = {
         name: Value(name, spec, family.axes(spec), family.pattern(spec)) for name, spec in family.values[host].items()
     }
-    return type(f"{host.title().replace('_', '')}Host", (base,), {**values, "host_name": host, "family": family})
+    derives = host != "model" and any(spec.reader is not None for spec in family.values[host].values())
+    facts = {"host_name": host, "family": family, "derives": derives}
+    return type(f"{host.title().replace('_', '')}Host", (base,), {**values, **facts})
 
 
 def renames(family: Family) -> dict[str, str]:

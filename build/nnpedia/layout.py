@@ -89,7 +89,7 @@ def parse_pattern(text: str, axes: tuple[str, ...]) -> Pattern:
     flat = [axis for group in native for axis in group if axis != "1"]
     if standard != axes:
         raise SpecError(f"{text!r} must end in the layout's axes, {' '.join(axes)}")
-    if any(COPIES in group and len(group) > 1 for group in native):
+    if any(COPIES in group for group in native):
         flat.remove(COPIES)
     if sorted(flat) != sorted(axes) or not all(native):
         raise SpecError(f"{text!r} names other axes on its left than on its right")

@@ -33,12 +33,21 @@ LOAD_OPTIONS = {
 
 @dataclass(frozen=True)
 class Call:
-    """The forward call in progress: its count in this run, its rows, its length, each row's last real position."""
+    """The forward call in progress: its count in this run, its rows, its length, each row's last real position.
+
+    `cache` is the one it continues, when it was given one that holds something.
+    """
 
     index: int
     batch: int
     seq: int
     last: torch.Tensor
+    cache: Any = None
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it is one token more of a text whose past is in the cache."""
+        return self.seq == 1 and self.cache is not None
 
 
 class StandardizedTransformer(TransformersModel, Host):
@@ -99,6 +108,7 @@ class StandardizedTransformer(TransformersModel, Host):
         self.family = for_config(find_family(opened.model_type, families), opened.config)
         self.__class__ = host_class("model", self.family, StandardizedTransformer)
         self.asked: dict[int, list[str]] = {}
+        self.kept: dict[int, tuple[tuple[str, int], dict[str, Any]]] = {}
         self.probing = False
         self._current: Call | None = None
         self._opened: torch.nn.Module | None = None
@@ -204,6 +214,15 @@ class StandardizedTransformer(TransformersModel, Host):
             raise OutsideTrace("no forward call is running")
         return self._current
 
+    def step(self) -> Call:
+        """The call of the step that the running trace code is in, waited for when it has not begun."""
+        from nnsight.intervention.interleaver import Mediator
+
+        step = Mediator.current("step").iteration or 0
+        if not self.running or self.call().index < step:
+            _ = self.inputs
+        return self.call()
+
     def call_sizes(self) -> dict[str, int]:
         call = self.call()
         return {"batch": call.batch, "seq": call.seq}
@@ -227,6 +246,7 @@ class StandardizedTransformer(TransformersModel, Host):
         if not self.dispatched and detect_fake_mode() is None:
             self.dispatch()
         self.asked.clear()
+        self.kept.clear()
         if self._opened is not self._module:
             self._opened = self._module
             open_forwards(self)
@@ -255,7 +275,8 @@ class StandardizedTransformer(TransformersModel, Host):
         else:
             last = (positions[-1:]).expand(batch)
         index = 0 if self._current is None else self._current.index + 1
-        self._current = Call(index, batch, seq, last)
+        cache = kwargs.get("cache", kwargs.get("past_key_values"))
+        self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None)
 
     def dispatch(self) -> None:
         """Load the weights; raises `CheckpointError` in one line when they cannot be."""
@@ -263,6 +284,16 @@ class StandardizedTransformer(TransformersModel, Host):
 
         with reading_weights(str(self.repo_id)):
             super().dispatch()
+
+
+def _holds_a_past(cache: Any) -> bool:
+    """Whether a cache, of keys and values or of recurrent states, has seen tokens."""
+    if cache is None:
+        return False
+    try:
+        return bool(cache.has_previous_state())
+    except (AttributeError, ValueError):  # a cache of keys and values alone
+        return bool(cache.get_seq_length())
 
 
 def forward_order(family: Family) -> list[str]:

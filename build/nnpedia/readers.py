@@ -41,13 +41,8 @@ def reader(
 @reader("call.input_size")
 def input_size(host: Hosting) -> list[int]:
     """`[batch, seq]` of the current call, the batch being this invoke's rows."""
-    from nnsight.intervention.interleaver import Mediator
-
-    root = host.root
-    step = Mediator.current("input_size").iteration or 0
-    if not root.running or root.call().index < step:
-        _ = root.inputs  # this step's call has no size before it begins
-    return [root.rows().size, root.call().seq]
+    call = host.root.step()
+    return [host.root.rows().size, call.seq]
 
 
 @reader("call.next_token_probs")
@@ -78,13 +73,62 @@ def state_input(host: Hosting) -> torch.Tensor:
     """The state a recurrent mixer starts from, in the layout of `state_output`; zero without a past."""
     from nnpedia.values import raw_at
 
+    if host.root.step().cache is None:
+        return _no_state(host)
     state = raw_at(host, "@cache_get_recurrent_state_0.output")
+    pattern = host.family.pattern(host.family.values[host.host_name]["state_output"])
+    # A copy: the kernel of a decode step writes the next state over this one.
+    return (state if pattern is None else pattern.split(state, host.axis_sizes())).clone()
+
+
+@reader("recurrence.step_state_input")
+def step_state_input(host: Hosting) -> torch.Tensor:
+    """The same where a call of several tokens starts from zero whatever the cache holds."""
+    return state_input(host) if host.root.step().decodes else _no_state(host)
+
+
+def _no_state(host: Hosting) -> torch.Tensor:
     spec = host.family.values[host.host_name]["state_output"]
-    if state is None:
-        sizes = {**host.axis_sizes(), "batch": host.root.rows().size}
-        return torch.zeros([sizes[axis] for axis in host.family.axes(spec)], device=host.module_device())
-    pattern = host.family.pattern(spec)
+    sizes = {**host.axis_sizes(), "batch": host.root.rows().size}
+    return torch.zeros([sizes[axis] for axis in host.family.axes(spec)], device=host.module_device())
+
+
+def _assign_kept_state(host: Hosting, value: torch.Tensor) -> None:
+    state = _state_of_the_step(host)
+    state.copy_(_laid_out_as_kept(host, value))
+
+
+@reader("recurrence.kept_state", _assign_kept_state)
+def kept_state(host: Hosting) -> torch.Tensor:
+    """The cache's state after a decode step, whose kernel writes it in place, in the layout of `state_output`."""
+    state = _state_of_the_step(host)
+    pattern = host.family.pattern(host.family.values[host.host_name]["state_output"])
     return state if pattern is None else pattern.split(state, host.axis_sizes())
+
+
+def _laid_out_as_kept(host: Hosting, value: torch.Tensor) -> torch.Tensor:
+    pattern = host.family.pattern(host.family.values[host.host_name]["state_output"])
+    return value if pattern is None else pattern.merge(value, value)
+
+
+def _state_of_the_step(host: Hosting) -> torch.Tensor:
+    """These rows of the state in the cache, once the kernel of this decode step is through."""
+    from nnpedia.steps import served
+
+    outputs = type(host).head_outputs.decoded  # type: ignore[attr-defined]
+    served(host, outputs.locate(host))
+    rows = host.root.rows()
+    state: torch.Tensor = host.root.call().cache.get_recurrent_state(host.module.layer_idx, state_idx=0)
+    return state[rows.start : rows.start + rows.size]
+
+
+@reader("mamba2.step_decays")
+def step_decays(host: Hosting) -> torch.Tensor:
+    """Decays of a decode step `[batch 1 state_heads]`, which its kernel spreads over keys and values."""
+    from nnpedia.values import raw_at
+
+    spread = raw_at(host, "@mamba2_selective_state_update_0@implementation_0@torch_exp_0.input")
+    return spread[..., 0, 0].unsqueeze(1)
 
 
 @reader("recurrence.additive_states")
@@ -134,9 +178,9 @@ def channel_states(host: Hosting) -> torch.Tensor:
 
 def _recurrence(host: Any) -> tuple[torch.Tensor, ...]:
     """State, keys (one per state head), values, betas and decays, in float32, read in the forward's order."""
-    state = host.state_input
+    state = host.read("state_input")
     order = host.root.forward_names(host.host_name, "keys", "values", "betas", "decays")
-    found = {name: getattr(host, name).float() for name in order}
+    found = {name: host.read(name).float() for name in order}
     keys = found["keys"]
     if keys.dim() == 4:  # one key per group of state heads
         keys = keys.repeat_interleave(state.shape[1] // keys.shape[2], dim=2)

@@ -52,17 +52,29 @@ class Value(property):
     `ReadOnly` or `LayoutError`.
     """
 
+    #: Whether every call of the host reaches the place.
+    always = True
+
     def __init__(self, name: str, spec: ValueSpec, axes: tuple[str, ...], pattern: Pattern | None) -> None:
         super().__init__()
         self.name, self.spec, self.axes, self.pattern = name, spec, axes, pattern
         self.address = None if spec.at is None else parse(spec.at)
+        decoded = spec.decoded
+        split = None if decoded is None or decoded.native is None else parse_pattern(decoded.native, axes)
+        #: The value in a call of one token that continues a cache, where it has another place there.
+        self.decoded = None if decoded is None else Value(name, decoded, axes, split)
+        if self.decoded is not None:
+            self.decoded.always = False
         self.__doc__ = f"{spec.layout} [{' '.join(axes)}]: {spec.says}."
 
     def __get__(self, host: Hosting | None, owner: type | None = None) -> Any:
         if host is None:
             return self
         try:
-            return self._read(host)
+            host.prepare(self.name)
+            value = self._here(host)._read(host)
+            host.keep(self.name, value)
+            return value
         except OutOfOrderError:
             self._too_late(host)
         except AttributeError as error:
@@ -70,13 +82,20 @@ class Value(property):
 
     def __set__(self, host: Hosting, value: Any) -> None:
         try:
-            self._write(host, value)
+            self._here(host)._write(host, value)
+            host.keep(self.name, value)
         except OutOfOrderError:
             self._too_late(host)
         except AttributeError as error:
             raise Unavailable(self.name, f"{error}", where=host.place) from error
 
     # -- reading and writing ------------------------------------------------------------------
+
+    def _here(self, host: Hosting) -> Value:
+        """The value as the running call has it: a call of one token more may compute it in another place."""
+        if self.decoded is None or not host.interleaver.interleaving:
+            return self
+        return self.decoded if host.root.step().decodes else self
 
     def _read(self, host: Hosting) -> Any:
         mediator = self._enter(host)
@@ -174,7 +193,7 @@ class Value(property):
     def locate(self, host: Hosting) -> str:
         """The nnsight location of the value, such as `model.model.layers.1.mlp.experts.input`."""
         known = host.places.get(self.name)
-        if known is not None:
+        if known is not None and self.always:
             return known
         address = self._address
         try:
@@ -197,7 +216,8 @@ class Value(property):
         location = f"{path}.{'output' if address.access == 'output' else 'input'}"
         if address.operations:
             catch_up(location, around)
-        if len(address.operations) < 2:  # a nested operation is instrumented anew in every run
+        # A nested operation is instrumented anew in every run, and one that some calls pass by is counted anew.
+        if len(address.operations) < 2 and self.always:
             host.places[self.name] = location
         return location
 

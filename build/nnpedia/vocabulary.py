@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -41,10 +41,34 @@ class Host(Spec):
 
 
 class Part(Spec):
-    """A group of values that a family may lack as a whole, and the reason it gives."""
+    """A group of values that a family may lack as a whole, and the reason it gives.
+
+    `without` is the reason instead where another part, by name, is not there either.
+    """
 
     says: str
     absent: str
+    without: dict[str, str] = {}
+
+    def reason(self, parts: Iterable[str]) -> str:
+        """Why a family that has these parts lacks this one."""
+        return next((text for other, text in self.without.items() if other not in parts), self.absent)
+
+
+class DecodePlace(Spec):
+    """Where a value is read in a call of one token that continues a cache, when another kernel runs there."""
+
+    at: str | None = None
+    native: str | None = None
+    reader: str | None = None
+
+    @model_validator(mode="after")
+    def _says_where(self) -> DecodePlace:
+        if (self.at is None) == (self.reader is None):
+            raise ValueError("say exactly one of at and reader")
+        if self.at is not None:
+            parsed(address.parse, self.at)
+        return self
 
 
 class ValueSpec(Spec):
@@ -54,6 +78,7 @@ class ValueSpec(Spec):
     family has no such value) says where. `scale` is a formula over `module` and `config`: the value
     is what the address holds times that number. `copy` marks a tensor the model writes over later.
     An assigned value `reaches` the logits of the same call, or only the cache the next call starts from.
+    `decode` is its place in a call of one token that continues a cache, where that is another one.
     """
 
     layout: str
@@ -67,6 +92,15 @@ class ValueSpec(Spec):
     absent: str | None = None
     needs: dict[str, list[str]] = {}
     reaches: Literal["logits", "cache"] = "logits"
+    decode: DecodePlace | None = None
+
+    @property
+    def decoded(self) -> ValueSpec | None:
+        """The value as it is read in a decode step; `None` where that is the place of every call."""
+        if self.decode is None:
+            return None
+        place = {**self.decode.model_dump(), "decode": None, "absent": None, "scale": None, "copies": False}
+        return self.model_copy(update=place)
 
     @property
     def any_of(self) -> list[str]:
@@ -123,6 +157,8 @@ class Vocabulary(Spec):
 
     def pattern(self, value: ValueSpec) -> Pattern | None:
         """The native pattern of a value, checked against its layout; `None` when it has none."""
+        if value.decoded is not None:
+            self.pattern(value.decoded)
         return None if value.native is None else parse_pattern(value.native, self.axes_of(value.layout))
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oracle.mechanisms import ATTENTIONS, BLOCKS, MLPS, STACKS, Mechanism, Place
+from oracle.mechanisms import ATTENTIONS, BLOCKS, MLPS, RECURRENCES, STACKS, Mechanism, Place
 from oracle.recording import Recording
 
 #: (layer, host, name) to the tensor there; the layer of a root value is None.
@@ -32,7 +32,7 @@ def answers(recording: Recording) -> Answers:
         path = f"{root}.{stack.parts['blocks']}.{layer}"
         kind = _recognize(block, BLOCKS, path)
         _take(recording, layer, path, kind, found)
-        for role, kinds in (("attention", ATTENTIONS), ("mlp", MLPS)):
+        for role, kinds in (("recurrent", RECURRENCES), ("attention", ATTENTIONS), ("mlp", MLPS)):
             if role in kind.parts:
                 child = f"{path}.{kind.parts[role]}"
                 _take(recording, layer, child, _recognize(module.get_submodule(child), kinds, child), found)

@@ -72,6 +72,12 @@ STACKS = (
         {"model.token_embeddings": returned("wte"), "model.final_norm_output": returned("ln_f")},
         blocks="h",
     ),
+    _mechanism(
+        "token embedding, blocks, final norm, under the names of state-space models",
+        "embeddings layers norm_f",
+        {"model.token_embeddings": returned("embeddings"), "model.final_norm_output": returned("norm_f")},
+        blocks="layers",
+    ),
     *(
         _mechanism(
             "the same, under other names",
@@ -138,6 +144,17 @@ def _one_norm(norm: str, attention: str) -> Mechanism:
 
 
 BLOCKS = (
+    _mechanism(
+        "a norm and a recurrent mixer, and no MLP",
+        "norm mixer",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned("norm"),
+            "layers.layer_output": returned(),
+            "linear_attn.linear_attn_output": returned("mixer"),
+        },
+        recurrent="mixer",
+    ),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn", times="residual_multiplier"),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn"),
     _two_norms("ln_1", "ln_2", "attn"),
@@ -267,6 +284,18 @@ ATTENTIONS = (
     _softmax_attention("three projections", "q_proj k_proj v_proj", "dense"),
     _softmax_attention("three projections", "q_proj k_proj v_proj", "out_proj"),
     _softmax_attention("three projections, in a module of their own", "q_proj k_proj v_proj", "out_proj", "attention"),
+)
+
+
+def _recurrence(says: str, children: str) -> Mechanism:
+    inside = ["state_input", "queries", "keys", "values", "betas", "decays", "states", "head_outputs", "state_output"]
+    kept = {f"linear_attn.{name}": inner(name) for name in inside}
+    return _mechanism(says, f"{children} out_proj", {**kept, "linear_attn.premix": argument("out_proj")})
+
+
+RECURRENCES = (
+    _recurrence("a state per head, its output normed and gated", "conv1d in_proj norm"),
+    _recurrence("a state per channel, its output gated", "conv1d in_proj x_proj dt_proj"),
 )
 
 MLPS = (

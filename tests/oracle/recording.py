@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from oracle.arithmetic import ATTENTION, EXPERTS, watching
 from oracle.products import Products
+from oracle.recurrence import listening
 
 
 @dataclass
@@ -83,7 +84,7 @@ def record(module: nn.Module, inputs: Mapping[str, Tensor]) -> Recording:
             handles.append(part.register_forward_hook(after(path), with_kwargs=True))
     paths = {part: path for path, part in module.named_modules()}
     try:
-        with torch.no_grad(), watching() as inner, products:
+        with torch.no_grad(), watching() as inner, products, listening(module, products.running, inner):
             logits = module(**inputs, use_cache=False).logits
     finally:
         for handle in handles:
