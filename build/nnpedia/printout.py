@@ -16,29 +16,34 @@ if TYPE_CHECKING:
 def printout(model: StandardizedTransformer) -> str:
     """The tree of a model: standard names, native classes, values, equal blocks folded into one."""
     aliases = {path: alias for alias, path in model._aliases.items()}
+    named = {f"{model.path}.{path}": alias for path, alias in aliases.items()}
     lines = [f"{type(model._module).__name__}("]
     for name, child in model._child_map.items():
         if any(path.startswith(f"{name}.") for path in aliases):
             for inner, grandchild in child._child_map.items():
-                lines += _child(aliases.get(f"{name}.{inner}", f"{name}.{inner}"), grandchild)
+                lines += _child(aliases.get(f"{name}.{inner}", f"{name}.{inner}"), grandchild, named)
         else:
-            lines += _child(aliases.get(name, name), child)
+            lines += _child(aliases.get(name, name), child, named)
     return "\n".join([*lines, *_values(model), ")"])
 
 
-def _child(label: str, envoy: Any) -> list[str]:
-    first, *rest = _tree(envoy)
+def _child(label: str, envoy: Any, named: dict[str, str]) -> list[str]:
+    first, *rest = _tree(envoy, named)
     return [f"  ({label}): {first}", *(f"  {line}" for line in rest)]
 
 
-def _tree(envoy: Any) -> list[str]:
+def _tree(envoy: Any, named: dict[str, str]) -> list[str]:
+    """A module and what is in it; `named` are names given from further up, by full path."""
     module = envoy._module
     if isinstance(module, torch.nn.ModuleList) and len(module):
-        return _blocks(envoy)
+        return _blocks(envoy, named)
     name = module._get_name()
     extra = module.extra_repr()
     aliases = {path: alias for alias, path in envoy._aliases.items()}
-    body = [line for child, inner in envoy._child_map.items() for line in _child(aliases.get(child, child), inner)]
+    named = {**named, **{f"{envoy.path}.{path}": alias for path, alias in aliases.items() if "." in path}}
+    body = []
+    for child, inner in envoy._child_map.items():
+        body += _child(named.get(inner.path, aliases.get(child, child)), inner, named)
     body += _virtual(envoy) + _values(envoy)
     if not body:
         return [f"{name}({extra})"]
@@ -61,11 +66,11 @@ def _virtual(envoy: Any) -> list[str]:
     ]
 
 
-def _blocks(envoy: Any) -> list[str]:
+def _blocks(envoy: Any, named: dict[str, str]) -> list[str]:
     """A `ModuleList`, neighbours that print alike folded into `(first-last): n x Class`."""
     runs: list[tuple[int, int, list[str]]] = []
     for index, child in enumerate(envoy._child_map.values()):
-        tree = _tree(child)
+        tree = _tree(child, named)
         if runs and runs[-1][2] == tree:
             runs[-1] = (runs[-1][0], index, tree)
         else:
