@@ -178,6 +178,7 @@ class _Merged:
             _formula(spec.readout, source, (*under, "readout"))
             self.readout = spec.readout
         self._add_values(spec, source, under)
+        self._reorder(spec, source, under)
         for host, laws in spec.laws.items():
             _known(host, self.laws, source, (*under, "laws", host))
             for name, law in laws.items():
@@ -201,6 +202,15 @@ class _Merged:
                 except ValueError as error:
                     raise SpecError(_first_line(error), where=where) from None
                 self.lines["values", host, name] = where
+
+    def _reorder(self, spec: Differences, source: Document, under: tuple[str, ...]) -> None:
+        """Put the listed values of a host in the listed order, in the places that they take up together."""
+        for host, names in spec.order.items():
+            _known(host, self.values, source, (*under, "order", host))
+            for name in names:
+                _known(name, self.values[host], source, (*under, "order", host))
+            listed, table = iter(names), self.values[host]
+            self.values[host] = {name: table[name] for name in (next(listed) if at in names else at for at in table)}
 
     def drop_parts(self) -> None:
         """Mark the values of parts the family does not have; what it says of one itself stands."""

@@ -104,13 +104,17 @@ class LawOverride(Spec):
 
 
 class Differences(Spec):
-    """What a spec, or one of its variants, says of names, sizes, values, laws and readout."""
+    """What a spec, or one of its variants, says of names, sizes, values, laws and readout.
+
+    `order` lists values of a host that a forward reaches in another order than the vocabulary's.
+    """
 
     parts: list[str] = []
     names: dict[str, dict[str, str]] = {}
     sizes: dict[str, list[str]] = {}
     virtual: dict[str, str] = {}
     values: dict[str, dict[str, ValueOverride]] = {}
+    order: dict[str, list[str]] = {}
     laws: dict[str, dict[str, LawOverride]] = {}
     readout: str | None = None
 

@@ -231,9 +231,22 @@ def _has(block: Any, host: str, name: str) -> bool:
         return found is not None and value is not None and value.spec.absent is None
     try:
         envoy = value.descend(found)
-        return not value.address.operations or value.address.operations[0] in envoy.source.names
+        return not value.address.operations or value.address.operations[0] in _operations(envoy)
     except (AddressError, SourceNotAvailable):
         return False
+
+
+def _operations(envoy: Any) -> frozenset[str]:
+    """The operations in the forward of an envoy's class; reading a source takes time, and classes have many modules."""
+    module_class = type(envoy._module)
+    if module_class not in _forwards():
+        _forwards()[module_class] = frozenset(envoy.source.names)
+    return _forwards()[module_class]
+
+
+@cache
+def _forwards() -> dict[type, frozenset[str]]:
+    return {}
 
 
 def _holders(block: Host, name: str) -> str:

@@ -86,7 +86,7 @@ def _values(envoy: Any) -> list[str]:
     if not getattr(envoy, "host_name", ""):
         return []
     values = envoy.family.values[envoy.host_name]
-    return [f"  {_line(envoy, name)}" for name, spec in values.items() if spec.absent is None]
+    return [f"  {_line(envoy, name)}" for name, spec in values.items() if spec.absent is None and envoy.holds(name)]
 
 
 def _line(host: Hosting, name: str) -> str:
