@@ -59,10 +59,17 @@ def is_mixture(family: str) -> bool:
     return "mixture" in spec(family).parts
 
 
+def chooses_experts(family: str) -> bool:
+    """Whether a load may choose how the family's experts run; some classes run them one way only."""
+    import transformers
+
+    return is_mixture(family) and getattr(transformers, spec(family).architecture)._can_set_experts_implementation()
+
+
 def full(family: str) -> Any:
     """The family's model under the load that gives every value it has."""
     options = {"attn_implementation": "eager"}
-    return load(family, **options, **({"experts_implementation": "batched_mm"} if is_mixture(family) else {}))
+    return load(family, **options, **({"experts_implementation": "batched_mm"} if chooses_experts(family) else {}))
 
 
 def encoded(model: Any, *prompts: str) -> dict[str, Any]:

@@ -46,6 +46,12 @@ def law_holds(family: str, host: str, name: str) -> bool:
     return law.exception is None and applies(law, host, spec(family).values)
 
 
+def as_usual(family: str, host: str, name: str) -> bool:
+    """Whether a law holds and reads as the vocabulary has it."""
+    usual = spec(family).vocabulary.laws[host][name].formula
+    return law_holds(family, host, name) and spec(family).laws[host][name].formula == usual
+
+
 def blocks_with(family: str, host: str, name: str) -> list[int]:
     """The blocks that have a value: the first and the last of them, to see both ends of the stream."""
     have = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from forged import FAMILIES, PROMPT, each_family, full, is_mixture, spec
-from reading import Spot, epsilons, everything, in_order, reading
+from reading import Spot, blocks_with, epsilons, everything, in_order, reading
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -274,24 +274,26 @@ def last_tokens(family: str, spot: Spot, padded: torch.Tensor, alone: torch.Tens
 def test_a_mixture_keeps_its_rows_apart_under_beams(family: str, prompts: int) -> None:
     """Beams repeat each prompt: a prompt's rows are all of its beams', of that prompt only."""
     model = full(family)
-    host, beams = model.layers[0].mlp, 3
+    layer = blocks_with(family, "mlp", "router_logits")[0]
+    host, beams = model.layers[layer].mlp, 3
     logits: list[Any] = [[], []]
     streams: list[Any] = [[], []]
     with model.generate(max_new_tokens=STEPS, min_new_tokens=STEPS, num_beams=beams, do_sample=False) as tracer:
         for index, prompt in enumerate((SHORT, PROMPT)[:prompts]):
             with tracer.invoke(prompt):
                 for _step in tracer.iter[:STEPS]:
-                    streams[index].append(model.layers[0].mlp_input.clone())
+                    streams[index].append(model.layers[layer].mlp_input.clone())
                     logits[index].append(host.router_logits.clone())
     for index, prompt in enumerate((SHORT, PROMPT)[:prompts]):
         assert len(logits[index]) == STEPS
-        alone = everything(model, prompt)[0, "mlp", "router_logits"]
+        alone = everything(model, prompt)[layer, "mlp", "router_logits"]
         for beam in logits[index][0]:
             assert epsilons(beam[-len(prompt) :], alone[0]) < ROUNDING
         for stream, scores in zip(streams[index], logits[index], strict=True):
             assert stream.shape[0] == scores.shape[0] == beams
-            weight = host.router._module.weight
-            assert epsilons(torch.nn.functional.linear(stream, weight), scores) < ROUNDING
+            router = host.router._module
+            affine = torch.nn.functional.linear(stream, router.weight, getattr(router, "bias", None))
+            assert epsilons(affine, scores) < ROUNDING
 
 
 @each_mixture
@@ -299,7 +301,7 @@ def test_a_mixture_keeps_its_rows_apart_under_beams(family: str, prompts: int) -
 def test_a_flat_value_edited_in_a_decode_step_reaches_its_own_row(family: str, way: str) -> None:
     """The second step of the second of two prompts: its experts change there, the other prompt's do not."""
     model = full(family)
-    mixture = model.layers[0].mlp
+    mixture = model.layers[blocks_with(family, "mlp", "expert_weights")[0]].mlp
 
     def run(edit: bool) -> list[list[torch.Tensor]]:
         chosen: list[list[torch.Tensor]] = [[], []]

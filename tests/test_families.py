@@ -7,7 +7,7 @@ from typing import Any
 import oracle
 import pytest
 import torch
-from forged import PROMPT, attentions, each_family, encoded, folder, full, is_mixture, load, spec
+from forged import PROMPT, attentions, chooses_experts, each_family, encoded, folder, full, load, spec
 from reading import epsilons, everything, law_holds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -20,7 +20,7 @@ def experts_choices(family: str) -> list[tuple[str | None, str | None]]:
     """The library's experts implementation, and the oracle's that computes the same."""
     return (
         [("batched_mm", "oracle"), ("eager", "eager"), ("grouped_mm", "grouped_mm")]
-        if is_mixture(family)
+        if chooses_experts(family)
         else [(None, None)]
     )
 
@@ -66,7 +66,7 @@ def test_laws_probes_shapes_and_writes_are_as_declared(family: str) -> None:
 
     checked = verify(spec(family), lambda options: load(family, **options), PROMPT)
     assert [f"{problem.where}: {problem.what}" for problem in checked.problems] == []
-    assert len(checked.loads) == len(attentions(family)) * (3 if is_mixture(family) else 1)
+    assert len(checked.loads) == len(attentions(family)) * (3 if chooses_experts(family) else 1)
 
 
 @each_family
@@ -76,7 +76,7 @@ def test_other_loads_give_the_same_values_to_rounding(family: str) -> None:
     if "sdpa" not in attentions(family):
         pytest.skip("transformers loads the class with eager attention only")
     options = [{"attn_implementation": "sdpa"}]
-    if is_mixture(family):
+    if chooses_experts(family):
         options += [{"attn_implementation": "sdpa", "experts_implementation": name} for name in ("eager", "grouped_mm")]
     for choice in options:
         far = {}
@@ -90,17 +90,21 @@ def test_other_loads_give_the_same_values_to_rounding(family: str) -> None:
 
 @each_family
 def test_what_needs_another_load_says_which(family: str) -> None:
-    """A value with `needs` is refused, naming the load, under every other load; and nothing else is refused."""
+    """A value with `needs` is refused, naming the load, under every other load; and nothing else is refused.
+
+    A block that is built without a value, where others have it, is another matter.
+    """
     from nnpedia import Unavailable
 
     for attn in attentions(family):
-        for experts in ("eager", "batched_mm") if is_mixture(family) else (None,):
+        for experts in ("eager", "batched_mm") if chooses_experts(family) else (None,):
             options = {"attn_implementation": attn} | ({"experts_implementation": experts} if experts else {})
             refused = {}
             for spot, value in everything(load(family, **options)).items():
                 if isinstance(value, Exception):
                     assert isinstance(value, Unavailable), value
-                    refused[spot[1:]] = value.load
+                    if not value.layers:
+                        refused[spot[1:]] = value.load
             needs = {
                 (host, name): {key: choices[0] for key, choices in value.needs.items() if options[key] not in choices}
                 for host, table in spec(family).values.items()
@@ -132,9 +136,8 @@ def test_the_lens_at_the_last_block_is_the_models_answer(family: str) -> None:
 def test_sizes_are_those_of_the_tensors(family: str) -> None:
     """Each size equals what the oracle's tensors, which know nothing of the spec, measure."""
     model = full(family)
-    theirs = oracle.answers(
-        oracle.record(oracle.load(folder(family), "oracle" if is_mixture(family) else None), encoded(model, PROMPT))
-    )
+    plain = oracle.load(folder(family), "oracle" if chooses_experts(family) else None)
+    theirs = oracle.answers(oracle.record(plain, encoded(model, PROMPT)))
     blocks = {spot[0] for spot in theirs if spot[0] is not None}
     assert model.num_layers == len(blocks)
     lengths = {"batch": 1, "seq": len(PROMPT), "query": len(PROMPT), "key": len(PROMPT)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from forged import FAMILIES, PROMPT, attentions, each_family, full, is_mixture, load, spec
+from forged import FAMILIES, PROMPT, attentions, chooses_experts, each_family, full, load, spec
 from reading import everything, in_order
 
 from nnpedia import (
@@ -69,19 +69,23 @@ def test_reading_backwards_says_what_came_before_and_the_order(family: str, back
 
 @each_family
 def test_the_order_it_gives_can_be_followed(family: str) -> None:
-    """Every value of the order, read in one trace on one block, comes in that order."""
+    """Every value of the order that a block has, read in one trace on that block, comes in that order."""
     model = full(family)
-    with model.trace(PROMPT):
-        for name in model.forward_order():
-            host, value = name.split(".")
-            block = model.layers[0]
-            getattr(model if host == "model" else block if host == "layers" else getattr(block, host), value)
+    clean = everything(model)
+    for layer, block in enumerate(model.layers):
+        with model.trace(PROMPT):
+            for name in model.forward_order():
+                host, value = name.split(".")
+                if host == "model":
+                    getattr(model, value)
+                elif not isinstance(clean[layer, host, value], Unavailable):
+                    getattr(block if host == "layers" else getattr(block, host), value)
 
 
 def sdpa_and_eager_experts(family: str) -> Any:
     """The load that gives the least."""
     options = {"attn_implementation": attentions(family)[-1]}
-    return load(family, **options, **({"experts_implementation": "eager"} if is_mixture(family) else {}))
+    return load(family, **options, **({"experts_implementation": "eager"} if chooses_experts(family) else {}))
 
 
 def unavailable(model: Any, host: str, name: str) -> Unavailable:
@@ -112,7 +116,7 @@ def test_scores_and_pattern_under_sdpa_name_the_load_that_has_them(family: str) 
         )
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if is_mixture(name)])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if chooses_experts(name)])
 def test_expert_outputs_under_eager_experts_name_the_load_that_has_them(family: str) -> None:
     error = unavailable(sdpa_and_eager_experts(family), "mlp", "expert_outputs")
     assert error.load == {"experts_implementation": "grouped_mm"}
@@ -129,7 +133,8 @@ def test_an_absent_value_gives_the_specs_reason(family: str) -> None:
                 assert error.reason == value.absent
                 assert error.load == {}
     model = full(family)
-    lacking = "mlp_neurons" if is_mixture(family) else "router_logits"
+    first = {spot[2] for spot, value in everything(model).items() if spot[0] == 0 and not isinstance(value, Exception)}
+    lacking = "mlp_neurons" if "mlp_neurons" not in first else "router_logits"
     with pytest.raises(Unavailable, match=lacking), model.trace(PROMPT):
         setattr(model.layers[0].mlp, lacking, torch.zeros(1))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from forged import PROMPT, each_family, folder, full, is_mixture
+from forged import PROMPT, chooses_experts, each_family, folder, full
 from reading import everything, in_order, reading
 
 from nnpedia import ReadTooLate, StandardizedTransformer
@@ -31,7 +31,7 @@ def fresh(family: str) -> Any:
     """A model nothing was read on before: what a first read finds is what is tested."""
     options = {"attn_implementation": "eager"}
     return StandardizedTransformer(
-        folder(family), **options, **({"experts_implementation": "batched_mm"} if is_mixture(family) else {})
+        folder(family), **options, **({"experts_implementation": "batched_mm"} if chooses_experts(family) else {})
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from forged import FAMILIES, PROMPT, each_family, encoded, full, is_mixture
-from reading import blocks_with, epsilons, everything, has, law_holds
+from reading import as_usual, blocks_with, epsilons, everything, has, law_holds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -107,7 +107,7 @@ def test_assigned_attention_is_what_the_attention_goes_on_with(family: str) -> N
             scores = (attention.attention_scores * 0.5).save()
             attention.attention_scores = scores
             pattern = attention.attention_probabilities.clone().save()
-        if law_holds(family, "self_attn", "pattern"):
+        if as_usual(family, "self_attn", "pattern"):
             assert torch.equal(pattern, scores.softmax(-1))
 
         with model.trace(PROMPT):
@@ -198,6 +198,9 @@ def test_a_token_goes_where_its_router_logits_say(family: str) -> None:
             mixture.router_logits[0, token, missing] += 100.0
             chosen = mixture.expert_indices.clone().save()
         changed = (chosen != clean).any(-1)[0]
+        logits = everything(model)[layer, "mlp", "router_logits"]
+        if not torch.equal(clean.sort(-1).values, logits.topk(model.top_k).indices.sort(-1).values):
+            pytest.skip("the logits alone do not say where a token goes")
         assert missing in chosen[0, token].tolist()
         assert changed.nonzero().flatten().tolist() == [token]
 
@@ -224,6 +227,8 @@ def test_a_swapped_expert_computes_what_that_expert_computes(family: str) -> Non
     """An index assigned at a slot gives that slot the other expert's output, at the weight it had."""
     from nnpedia.functions import each_expert
 
+    if not as_usual(family, "mlp", "experts"):
+        pytest.skip("an expert reads the token times its weight")
     model = full(family)
     for layer in blocks_with(family, "mlp", "expert_indices"):
         mixture = model.layers[layer].mlp

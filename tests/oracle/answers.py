@@ -24,7 +24,8 @@ class UnknownMechanism(LookupError):
 def answers(recording: Recording) -> Answers:
     """Every value the recorded forward gives; raises `UnknownMechanism` naming what has no entry."""
     module: Any = recording.module
-    root = module.base_model_prefix
+    # a text model out of a multimodal one may keep the prefix it has there
+    root = next(name for name in (module.base_model_prefix, "model") if hasattr(module, name))
     found: Answers = {}
     stack = _recognize(module.get_submodule(root), STACKS, root)
     _take(recording, None, root, stack, found)
@@ -71,6 +72,8 @@ def _take(recording: Recording, layer: int | None, path: str, kind: Mechanism, f
         host, name = value.split(".")
         tensor = _at(recording, f"{path}.{place.child}" if place.child else path, place)
         if tensor is not None:
+            if place.how is not None:
+                tensor = place.how(tensor, recording.module.config)
             if place.times is not None:
                 tensor = tensor * getattr(recording.module.get_submodule(path), place.times)
             found[layer, host, name] = _laid_out(recording, name, tensor)

@@ -42,6 +42,7 @@ def attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """Softmax attention over `[batch heads seq dim]`, each key and value head serving a run of query heads."""
@@ -55,7 +56,12 @@ def attention(
         scores = torch.tanh(scores / softcap) * softcap
     if mask is not None:
         scores = scores + mask
-    pattern = torch.softmax(scores, dim=-1, dtype=torch.float32).to(queries.dtype)
+    if s_aux is None:
+        pattern = torch.softmax(scores, dim=-1, dtype=torch.float32).to(queries.dtype)
+    else:  # a sink per head stands beside the keys and has no value
+        sinks = s_aux[None, :, None, None] + torch.zeros_like(scores[..., :1])
+        beside = torch.cat([scores, sinks], dim=-1)
+        pattern = torch.softmax(beside - beside.max(dim=-1, keepdim=True).values, dim=-1)[..., :-1]
     heads = torch.matmul(pattern, every_value).permute(0, 2, 1, 3).contiguous()
     _keep(module, queries=queries, keys=keys, values=values, scores=scores, pattern=pattern, heads=heads)
     return heads, pattern
@@ -67,9 +73,13 @@ def experts(module: Any, tokens: Tensor, indices: Tensor, weights: Tensor) -> Te
     flat = indices.reshape(-1)
     each = tokens.repeat_interleave(slots, dim=0)
     hidden = _project(module, "gate_up_proj" if module.has_gate else "up_proj", each, flat)
-    if module.has_gate:
+    if module.has_gate and module.is_concatenated:
         gate, up = hidden.chunk(2, dim=-1)
         hidden = module.act_fn(gate) * up
+    elif module.has_gate:  # gate and up alternate, and are clamped
+        gate, up = hidden.unflatten(-1, (-1, 2)).unbind(-1)
+        gate, up = gate.clamp(max=module.limit), up.clamp(-module.limit, module.limit)
+        hidden = (up + 1) * (gate * torch.sigmoid(gate * module.alpha))
     else:
         hidden = module.act_fn(hidden)
     outputs = _project(module, "down_proj", hidden, flat) * weights.reshape(-1).unsqueeze(-1)

@@ -8,9 +8,14 @@ teach the oracle another kind of block, attention, MLP or stack, add an entry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
+
+from torch import Tensor
+
+#: A function of a tensor and the model's config.
+Rearranged = Callable[[Tensor, Any], Tensor]
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,7 @@ class Place:
     side: Literal["argument", "returned", "inner"]
     element: int | str | None = None
     times: str | None = None
+    how: Rearranged | None = None
 
 
 def argument(child: str = "", element: int | str = 0) -> Place:
@@ -28,9 +34,14 @@ def argument(child: str = "", element: int | str = 0) -> Place:
     return Place(child, "argument", element)
 
 
-def returned(child: str = "", element: int | str | None = None, times: str | None = None) -> Place:
-    """What a child gives back, multiplied by a number the module itself holds under the name `times`."""
-    return Place(child, "returned", element, times)
+def returned(
+    child: str = "", element: int | str | None = None, times: str | None = None, how: Rearranged | None = None
+) -> Place:
+    """What a child gives back, multiplied by a number the module itself holds under the name `times`.
+
+    `how` makes the value of it, where the value is not what the child gives back but follows from it.
+    """
+    return Place(child, "returned", element, times, how)
 
 
 def inner(quantity: str, child: str = "") -> Place:
@@ -106,22 +117,22 @@ STACKS = (
 )
 
 
-def _two_norms(first: str, second: str, attention: str, times: str | None = None) -> Mechanism:
+def _two_norms(first: str, second: str, attention: str, times: str | None = None, mlp: str = "mlp") -> Mechanism:
     mechanism = _mechanism(
         "a norm before each sublayer, each sublayer's return added as it is, or times a number of the block",
-        f"{first} {attention} {second} mlp",
+        f"{first} {attention} {second} {mlp}",
         {
             "layers.layer_input": argument(),
             "layers.attention_norm_output": returned(first),
             "layers.layer_mid": argument(second),
             "layers.mlp_norm_output": returned(second),
-            "layers.mlp_input": argument("mlp"),
+            "layers.mlp_input": argument(mlp),
             "layers.layer_output": returned(),
             "self_attn.attention_output": returned(attention, times=times),
-            "mlp.mlp_output": returned("mlp", times=times),
+            "mlp.mlp_output": returned(mlp, times=times),
         },
         attention=attention,
-        mlp="mlp",
+        mlp=mlp,
     )
     return replace(mechanism, numbers=frozenset([times] if times else []))
 
@@ -158,6 +169,7 @@ BLOCKS = (
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn", times="residual_multiplier"),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn"),
     _two_norms("ln_1", "ln_2", "attn"),
+    _two_norms("input_layernorm", "post_attention_layernorm", "self_attn", mlp="feed_forward"),
     _mechanism(
         "a norm on both sides of each sublayer",
         "input_layernorm self_attn post_attention_layernorm pre_feedforward_layernorm mlp post_feedforward_layernorm",
@@ -277,6 +289,11 @@ def _softmax_attention(says: str, children: str, output: str, inside: str = "") 
 ATTENTIONS = (
     _softmax_attention("three projections", "q_proj k_proj v_proj", "o_proj"),
     _softmax_attention("three projections, queries and keys normed", "q_proj k_proj v_proj q_norm k_norm", "o_proj"),
+    _softmax_attention(
+        "queries from a latent, keys and values from another",
+        "q_a_proj q_a_layernorm q_b_proj kv_a_proj_with_mqa kv_a_layernorm kv_b_proj",
+        "o_proj",
+    ),
     _softmax_attention("one projection for queries, keys and values", "c_attn", "c_proj"),
     _softmax_attention("one projection for queries, keys and values", "qkv_proj", "o_proj"),
     _softmax_attention("one projection for queries, keys and values", "query_key_value", "dense"),
@@ -285,6 +302,34 @@ ATTENTIONS = (
     _softmax_attention("three projections", "q_proj k_proj v_proj", "out_proj"),
     _softmax_attention("three projections, in a module of their own", "q_proj k_proj v_proj", "out_proj", "attention"),
 )
+
+
+def _mixture(router: str, shared: str = "") -> Mechanism:
+    return _mechanism(
+        "a mixture whose router returns scores, weights and indices",
+        f"{router} experts {shared}",
+        {
+            "mlp.router_logits": returned(router, 0),
+            "mlp.expert_weights": returned(router, 1),
+            "mlp.expert_indices": returned(router, 2),
+            "mlp.expert_outputs": inner("per_slot", "experts"),
+            "mlp.routed_output": returned("experts"),
+            **({"mlp.shared_expert_output": returned(shared)} if shared else {}),
+        },
+    )
+
+
+def _the_largest(scores: Tensor, config: Any) -> Tensor:
+    return scores.argsort(dim=-1, descending=True)[..., : config.num_experts_per_tok]
+
+
+def _by_expert(stacked: Tensor, config: Any) -> Tensor:
+    return stacked.reshape(config.num_local_experts, -1, stacked.shape[-1])
+
+
+def _by_token(stacked: Tensor, config: Any) -> Tensor:
+    return _by_expert(stacked, config).transpose(0, 1)
+
 
 
 def _recurrence(says: str, children: str) -> Mechanism:
@@ -326,15 +371,19 @@ MLPS = (
             ("dense_h_to_4h", "dense_4h_to_h"),
         )
     ),
+    _mixture("router"),
+    _mixture("gate"),
+    _mixture("gate", shared="shared_experts"),
     _mechanism(
-        "a mixture whose router returns scores, weights and indices",
-        "router experts",
+        "a mixture that runs every expert on every token, times a score that is zero for most",
+        "router experts shared_expert",
         {
-            "mlp.router_logits": returned("router", 0),
-            "mlp.expert_weights": returned("router", 1),
-            "mlp.expert_indices": returned("router", 2),
-            "mlp.expert_outputs": inner("per_slot", "experts"),
-            "mlp.routed_output": returned("experts"),
+            "mlp.router_logits": returned("router", 1),
+            "mlp.expert_weights": returned("router", 0),
+            "mlp.expert_indices": returned("router", 1, how=_the_largest),
+            "mlp.expert_outputs": returned("experts", how=_by_token),
+            "mlp.routed_output": returned("experts", how=lambda stacked, config: _by_expert(stacked, config).sum(0)),
+            "mlp.shared_expert_output": returned("shared_expert"),
         },
     ),
 )
