@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from forged import PROMPT, each_family, full, spec
-from reading import everything
+from reading import epsilons, everything
 
 from nnpedia.observe import host_at
 
@@ -170,3 +170,32 @@ def test_token_ids_and_masks_can_be_given_instead_of_text(family: str) -> None:
             logits = model.logits.clone().save()
         assert torch.equal(ids, inputs["input_ids"])
         assert torch.equal(logits, everything(model)[None, "model", "logits"])
+
+
+@each_family
+def test_an_invokes_gradient_is_its_prompts(family: str) -> None:
+    """One of two invokes asks for a gradient: it is the one the prompt has alone, in the value's own layout."""
+    model = full(family)
+    spots = [
+        spot
+        for spot in gradient_spots(family)
+        if spot[2] in ("layer_output", "mlp_input", "attention_premix", "attention_values", "expert_weights")
+    ]
+    assert spots
+    for spot in spots:
+        host, name = host_at(model, spot[0], spot[1]), spot[2]
+        with model.trace(PROMPT):
+            value = getattr(host, name)
+            loss = model.logits[0, -1, 65]
+            with loss.backward():
+                alone = value.grad.clone().save()
+        with model.trace() as tracer:
+            with tracer.invoke("Two plus two"):
+                _ = model.logits
+            with tracer.invoke(PROMPT):
+                value = getattr(host, name)
+                loss = model.logits[0, -1, 65]
+                with loss.backward():
+                    together = value.grad.clone().save()
+        assert epsilons(together, alone) < 64, spot
+    model._module.zero_grad()
