@@ -18,7 +18,7 @@ SHORT = "Two plus two"
 #: Attention sums over padding too, whose weights are exactly zero, and matrix products block their sums by
 #: the batch's shape: sums of the same terms in another order. The largest distance seen is ten epsilons, and 26 in
 #: next_token_probs: a softmax makes an error relative that was absolute, and logits of ten carry ten times their own.
-ROUNDING = 48
+ROUNDING = 64
 
 each_side = pytest.mark.parametrize("side", ["left", "right"])
 each_mixture = pytest.mark.parametrize("family", [name for name in FAMILIES if is_mixture(name)])

@@ -91,6 +91,16 @@ def positions_from_end(scores: Tensor) -> Tensor:
     return torch.arange(1 - scores.shape[-1], 1).to(scores)
 
 
+def sigmoid(x: Tensor) -> Tensor:
+    """The logistic function; of a contiguous tensor, as rounding depends on strides."""
+    return torch.sigmoid(x.contiguous())
+
+
+def by_heads(x: Tensor, heads: Tensor) -> Tensor:
+    """The last axis of `x` cut into as many runs as `[batch seq num_heads …]` has heads."""
+    return x.unflatten(-1, (heads.shape[2], -1))
+
+
 def in_bfloat16(x: Tensor) -> Tensor:
     """`x` rounded to bfloat16, in its own dtype."""
     return x.to(torch.bfloat16).to(x.dtype)
@@ -188,6 +198,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         alibi_slopes,
         positions_from_start,
         positions_from_end,
+        sigmoid,
+        by_heads,
         in_bfloat16,
         counted,
         at_last_token,

@@ -84,13 +84,14 @@ class Hosting:
         """Keep what the states are worked out from and what comes before the value that is about to be read."""
         if not (self.derives and name in ("queries", *ENTERING) and self.interleaver.interleaving):
             return
-        before = [] if name == "queries" else self.root.forward_names(self.host_name, *ENTERING)
+        before = self.root.forward_names(self.host_name, "queries", *ENTERING)
+        before = [earlier for earlier in before[: before.index(name)] if earlier != "queries"]
         if self.root.step().cache is not None:
             before = ["state_input", *before]
         asked = self.root.asked.setdefault(id(Mediator.current("prepare")), [])
         told = len(asked)
         try:
-            for earlier in before[: before.index(name)] if name in before else before:
+            for earlier in before:
                 self.read(earlier)
         except ReadTooLate as error:  # said once more in the name of the value that was asked for
             asked[told:] = [f"{self.place}.{name}"]

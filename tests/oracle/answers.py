@@ -76,6 +76,8 @@ def _take(recording: Recording, layer: int | None, path: str, kind: Mechanism, f
                 tensor = place.how(tensor, recording.module.config)
             if place.times is not None:
                 tensor = tensor * getattr(recording.module.get_submodule(path), place.times)
+            if place.gate is not None:
+                tensor = torch.sigmoid(recording.calls[f"{path}.{place.gate}"].returned) * tensor
             found[layer, host, name] = _laid_out(recording, name, tensor)
 
 

@@ -20,13 +20,17 @@ Rearranged = Callable[[Tensor, Any], Tensor]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is: the call of a child (`""` is the module itself), or a quantity inside it."""
+    """Where a value is: the call of a child (`""` is the module itself), or a quantity inside it.
+
+    `gate` names a child whose return, through a sigmoid, multiplies it.
+    """
 
     child: str
     side: Literal["argument", "returned", "inner"]
     element: int | str | None = None
     times: str | None = None
     how: Rearranged | None = None
+    gate: str | None = None
 
 
 def argument(child: str = "", element: int | str = 0) -> Place:
@@ -154,7 +158,55 @@ def _one_norm(norm: str, attention: str) -> Mechanism:
     )
 
 
+def _mixers(says: str, norms: tuple[str, str], mlp: str, **mixers: Place) -> Mechanism:
+    """Mixers by role, `recurrent`, `attention` or both side by side, each with what it adds; then an MLP."""
+    first, second = norms
+    values = {"recurrent": "linear_attn.linear_attn_output", "attention": "self_attn.attention_output"}
+    mechanism = _mechanism(
+        says,
+        f"{first} {second} {mlp} {' '.join(place.child for place in mixers.values())}",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned(first),
+            "layers.layer_mid": argument(second),
+            "layers.mlp_norm_output": returned(second),
+            "layers.mlp_input": argument(mlp),
+            "layers.layer_output": returned(),
+            "mlp.mlp_output": returned(mlp),
+            **{values[role]: place for role, place in mixers.items()},
+        },
+        mlp=mlp,
+        **{role: place.child for role, place in mixers.items()},
+    )
+    return replace(mechanism, numbers=frozenset(place.times for place in mixers.values() if place.times))
+
+
 BLOCKS = (
+    _mixers(
+        "a recurrent mixer and an MLP",
+        ("input_layernorm", "post_attention_layernorm"),
+        "mlp",
+        recurrent=returned("linear_attn"),
+    ),
+    _mixers(
+        "a recurrent mixer and an MLP",
+        ("input_layernorm", "pre_ff_layernorm"),
+        "feed_forward",
+        recurrent=returned("mamba"),
+    ),
+    _mixers(
+        "attention and an MLP",
+        ("input_layernorm", "pre_ff_layernorm"),
+        "feed_forward",
+        attention=returned("self_attn"),
+    ),
+    _mixers(
+        "a recurrent mixer and attention side by side, each times a number of the block, and an MLP",
+        ("input_layernorm", "pre_ff_layernorm"),
+        "feed_forward",
+        recurrent=returned("mamba", times="ssm_out_multiplier"),
+        attention=returned("self_attn", times="attn_out_multiplier"),
+    ),
     _mechanism(
         "a norm and a recurrent mixer, and no MLP",
         "norm mixer",
@@ -331,7 +383,6 @@ def _by_token(stacked: Tensor, config: Any) -> Tensor:
     return _by_expert(stacked, config).transpose(0, 1)
 
 
-
 def _recurrence(says: str, children: str) -> Mechanism:
     inside = ["state_input", "queries", "keys", "values", "betas", "decays", "states", "head_outputs", "state_output"]
     kept = {f"linear_attn.{name}": inner(name) for name in inside}
@@ -340,7 +391,13 @@ def _recurrence(says: str, children: str) -> Mechanism:
 
 RECURRENCES = (
     _recurrence("a state per head, its output normed and gated", "conv1d in_proj norm"),
+    _recurrence("a state per head, its output gated", "conv1d in_proj"),
+    _recurrence("a state per head under the delta rule", "conv1d in_proj_qkvz in_proj_ba norm"),
     _recurrence("a state per channel, its output gated", "conv1d in_proj x_proj dt_proj"),
+    _recurrence(
+        "a state per channel; step size, key and query normed",
+        "conv1d in_proj x_proj dt_proj dt_layernorm b_layernorm c_layernorm",
+    ),
 )
 
 MLPS = (
@@ -384,6 +441,18 @@ MLPS = (
             "mlp.expert_outputs": returned("experts", how=_by_token),
             "mlp.routed_output": returned("experts", how=lambda stacked, config: _by_expert(stacked, config).sum(0)),
             "mlp.shared_expert_output": returned("shared_expert"),
+        },
+    ),
+    _mechanism(
+        "a mixture whose router returns scores, weights and indices, and a shared expert behind a gate",
+        "gate experts shared_expert shared_expert_gate",
+        {
+            "mlp.router_logits": returned("gate", 0),
+            "mlp.expert_weights": returned("gate", 1),
+            "mlp.expert_indices": returned("gate", 2),
+            "mlp.expert_outputs": inner("per_slot", "experts"),
+            "mlp.routed_output": returned("experts"),
+            "mlp.shared_expert_output": replace(returned("shared_expert"), gate="shared_expert_gate"),
         },
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +49,8 @@ def load(folder: Path, experts: str | None = None) -> nn.Module:
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(folder)
-    takes_one = getattr(transformers, config.architectures[0])._supports_attention_backend
+    # A class that looks its attention up in the registry takes one registered here, whatever it says it supports.
+    takes_one = hasattr(inspect.getmodule(getattr(transformers, config.architectures[0])), "ALL_ATTENTION_FUNCTIONS")
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(
         folder, attn_implementation=ATTENTION if takes_one else "eager"
     )
