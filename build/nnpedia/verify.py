@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ class Checked:
     laws: list[LawFact] = field(default_factory=list)
     writes: dict[Pair, Write] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    faults: dict[tuple[str, str], tuple[str, list[str]]] = field(default_factory=dict)
 
 
 def verify(family: Family, load: LoadModel, prompt: str) -> Checked:
@@ -51,6 +53,7 @@ def verify(family: Family, load: LoadModel, prompt: str) -> Checked:
             for name, law in table.items():
                 if applies(law, host, family.values):
                     measured.setdefault((host, name), {})[choice.label] = measure(model, host, law, found)
+    checked.problems += _told_once(checked.faults, [choice.label for choice in checked.loads])
     checked.laws = [_law(family, pair, results, checked.problems) for pair, results in measured.items()]
     _try_writes(family, load, prompt, checked)
     return checked
@@ -102,10 +105,19 @@ def _note_probes(
             if declared:
                 what += list(dict.fromkeys(shape_problems(model, own, call)))
                 what += [str(error) for error in misplaced[:1] if spec.needs]
-            checked.problems += [
-                Problem(where=family.where("values", host, name), what=f"under {choice.label}: {text}")
-                for text in dict.fromkeys(what)
-            ]
+            for text in what:
+                alike = re.sub(r"layers([.\[])\d+", r"layers\1i", text)  # the same fault on every block is one fault
+                told = checked.faults.setdefault((family.where("values", host, name), alike), (text, []))
+                if choice.label not in told[1]:
+                    told[1].append(choice.label)
+
+
+def _told_once(faults: dict[tuple[str, str], tuple[str, list[str]]], labels: list[str]) -> list[Problem]:
+    """One problem for a fault that several blocks or loads share, told of the first block."""
+    return [
+        Problem(where=where, what=f"under {'every load' if under == labels else ', '.join(under)}: {text}")
+        for (where, _), (text, under) in faults.items()
+    ]
 
 
 def _law(family: Family, pair: Pair, results: dict[str, Measured], problems: list[Problem]) -> LawFact:
