@@ -15,6 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
+PYTEST_FLAGS ?= -n 2 --dist loadfile
 BUILD_FLAGS := $(if $(WORKERS),--workers $(WORKERS))
 
 site: $(STAMP)
