@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sample_records as samples
 
-from nnpedia import diagram, pages, prose, views
+from nnpedia import diagram, pages, prose, readings, shapes, views
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.entry import Entry
 from nnpedia.errors import BuildFailure, SpecError
@@ -86,24 +86,24 @@ def test_the_condition_is_the_option_that_tells_the_loads_apart(page: pages.Page
 
 
 def test_conditions_no_single_option_explains_are_told_by_load() -> None:
-    def reading(label: str, found: bool, **options: str) -> views.Reading:
-        return views.Reading("forge", Load(label=label, options=options), found, None)
+    def reading(label: str, found: bool, **options: str) -> readings.Reading:
+        return readings.Reading("forge", Load(label=label, options=options), found, None)
 
     found = [
         reading("one", True, a="1", b="1"),
         reading("two", False, a="1", b="2"),
         reading("three", False, a="2", b="1"),
     ]
-    assert views.needs(found) == "only under one"
+    assert readings.needs(found) == "only under one"
 
 
 def test_a_condition_of_one_run_names_it() -> None:
-    def reading(run: str, attention: str, found: bool) -> views.Reading:
-        return views.Reading(run, Load(label=attention, options={"attn_implementation": attention}), found, None)
+    def reading(run: str, attention: str, found: bool) -> readings.Reading:
+        return readings.Reading(run, Load(label=attention, options={"attn_implementation": attention}), found, None)
 
     plain = [reading("forge", "eager", True), reading("forge", "sdpa", True)]
     upcast = [reading("upcast", "eager", True), reading("upcast", "sdpa", False)]
-    assert views.condition([*plain, *upcast]) == 'needs attn_implementation="eager" on upcast'
+    assert readings.condition([*plain, *upcast]) == 'needs attn_implementation="eager" on upcast'
 
 
 def test_a_value_probed_missing_everywhere_does_not_pass_for_there(phimoe: Entry) -> None:
@@ -171,7 +171,7 @@ def test_a_family_without_records_says_so(phimoe: Entry) -> None:
 # The diagram.
 
 
-def chips(entry: Entry) -> dict[str, diagram.Chip]:
+def chips(entry: Entry) -> dict[str, shapes.Chip]:
     (drawn,) = diagram.diagrams(entry.references[0])
     return {chip.value.name: chip for chip in drawn.chips}
 
@@ -186,10 +186,10 @@ def test_the_diagram_shows_every_value_of_the_block_once(phimoe: Entry) -> None:
 
 def test_nothing_in_the_diagram_overlaps_or_leaves_it(phimoe: Entry) -> None:
     (drawn,) = diagram.diagrams(phimoe.references[0])
-    boxes = [(chip.x, chip.y, chip.right, chip.y + diagram.HEIGHT) for chip in drawn.chips]
+    boxes = [(chip.x, chip.y, chip.right, chip.y + shapes.HEIGHT) for chip in drawn.chips]
     for index, (left, top, right, bottom) in enumerate(boxes):
         assert left >= 0
-        assert right <= diagram.WIDTH
+        assert right <= shapes.WIDTH
         assert bottom <= drawn.height
         for other in boxes[index + 1 :]:
             assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
@@ -217,7 +217,7 @@ def test_without_a_middle_the_mlp_branches_off_the_input(phimoe: Entry) -> None:
         for value in reference.values
     ]
     (drawn,) = diagram.diagrams(reference.model_copy(update={"values": values}))
-    assert any(f"H{diagram.BYPASS}" in line for line in drawn.lines)
+    assert any(f"H{shapes.BYPASS}" in line for line in drawn.lines)
     assert "layer_mid" not in [chip.value.name for chip in drawn.chips]
 
 
@@ -229,8 +229,8 @@ def test_a_norm_that_feeds_both_sublayers_is_where_the_mlp_branches_off(phimoe: 
     ]
     (drawn,) = diagram.diagrams(reference.model_copy(update={"values": values}))
     norm = next(chip for chip in drawn.chips if chip.value.name == "attention_norm_output")
-    (branch,) = [line for line in drawn.lines if f"H{diagram.BYPASS}" in line]
-    assert branch.startswith(f"M{norm.x + 8} {norm.y + diagram.HEIGHT} ")
+    (branch,) = [line for line in drawn.lines if f"H{shapes.BYPASS}" in line]
+    assert branch.startswith(f"M{norm.x + 8} {norm.y + shapes.HEIGHT} ")
 
 
 def test_kinds_that_look_alike_are_drawn_once(phimoe: Entry) -> None:
@@ -246,11 +246,11 @@ def test_kinds_that_look_alike_are_drawn_once(phimoe: Entry) -> None:
 
 @pytest.mark.parametrize(("experts", "chosen"), [(0, 0), (1, 1), (16, 2), (128, 8), (512, 10), (8, 8)])
 def test_as_many_experts_are_filled_as_a_token_is_sent_to(experts: int, chosen: int) -> None:
-    cells = diagram.expert_cells(experts, chosen)
+    cells = shapes.expert_cells(experts, chosen)
     assert len(cells) == min(experts, 256)
     if experts <= 256:
         assert sum(cell[3] for cell in cells) == chosen
-    assert all(x + side < diagram.RIGHT - diagram.LEFT - 20 for x, _, side, _ in cells)
+    assert all(x + side < shapes.RIGHT - shapes.LEFT - 20 for x, _, side, _ in cells)
 
 
 # Notes and their results.
@@ -351,6 +351,7 @@ def test_no_text_of_a_record_becomes_markup(phimoe: Entry) -> None:
     made = [
         pages.family_page(nasty, badges, {"llama": nasty}),
         pages.families_page({"phimoe": nasty}, badges),
+        pages.values_page({"phimoe": nasty}),
         *pages.badge_pages({"phimoe": nasty}, badges),
     ]
     for html in [*(page.html for page in made), pages.index_cards({"phimoe": nasty}, badges)]:

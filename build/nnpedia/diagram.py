@@ -10,14 +10,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from nnpedia import kinds
 from nnpedia.address import parse
-from nnpedia.record import BlockKind, Reference, Run, ValueFact
-
-WIDTH, RAIL, BYPASS = 420, 24, 42
-LEFT, GAP, CHIP, HEIGHT, ROW = 60, 10, 164, 24, 34
-RIGHT = LEFT + 2 * CHIP + GAP + 12
+from nnpedia.record import BlockKind, HostFact, Reference, Run, ValueFact
+from nnpedia.shapes import (
+    BYPASS,
+    CHIP,
+    GAP,
+    HEIGHT,
+    LEFT,
+    RAIL,
+    RIGHT,
+    ROW,
+    Cell,
+    Chip,
+    Diagram,
+    Label,
+    Panel,
+    between,
+    expert_cells,
+)
 
 # Which values of the block lead into a sublayer, by the sublayer's host: normed first, then the argument of its call.
 ENTERING = {
@@ -42,67 +55,14 @@ MADE_OF = {
     "attention_head_outputs": ("attention_probabilities", "attention_values"),
     "attention_premix": ("attention_head_outputs",),
     "mlp_neurons": ("mlp_activation",),
-    "premix": ("head_outputs",),
+    "states": ("state_input",),
+    "state_output": ("states",),
 }
 ROUTER = ("router_logits", "expert_weights", "expert_indices")
+# What a recurrent mixer writes to its state with, and the values of the state itself.
+WRITING = ("keys", "values", "betas", "decays")
+STATE = ("state_input", "states", "state_output")
 EXPERTS = ("mlp_activation", "mlp_neurons", "expert_outputs")
-
-# An expert's square: x, y, side, and whether it is filled.
-Cell = tuple[float, float, float, bool]
-
-
-@dataclass(frozen=True)
-class Chip:
-    """A value: a box with its name, which links to its row."""
-
-    value: ValueFact
-    x: float
-    y: float
-    width: float = CHIP
-    varies: bool = False
-
-    @property
-    def right(self) -> float:
-        return self.x + self.width
-
-    @property
-    def middle(self) -> float:
-        return self.y + HEIGHT / 2
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A box around part of a sublayer, with the module's name and class."""
-
-    title: str
-    native: str
-    x: float
-    y: float
-    width: float
-    height: float
-    style: str
-    cells: list[Cell] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Label:
-    text: str
-    x: float
-    y: float
-
-
-@dataclass
-class Diagram:
-    """One block kind. `lines` are SVG paths; an add is where a sublayer joins the rail."""
-
-    kinds: list[str]
-    height: float = 0
-    chips: list[Chip] = field(default_factory=list)
-    panels: list[Panel] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    labels: list[Label] = field(default_factory=list)
-    adds: list[float] = field(default_factory=list)
-    taps: list[float] = field(default_factory=list)
 
 
 def diagrams(fact: Reference | Run, varies: Iterable[str] = ()) -> list[Diagram]:
@@ -111,18 +71,14 @@ def diagrams(fact: Reference | Run, varies: Iterable[str] = ()) -> list[Diagram]
     `varies` are the values (`host.name`) that some loads have and others have not.
     """
     drawn: list[Diagram] = []
-    for kind in fact.kinds:
-        diagram = _Drawing(fact, kind, set(varies)).draw()
-        twin = next((other for other in drawn if _looks(other) == _looks(diagram)), None)
+    for kind, label in zip(fact.kinds, kinds.labels(fact.kinds), strict=True):
+        diagram = _Drawing(fact, kind, label, set(varies)).draw()
+        twin = next((other for other in drawn if other.look == diagram.look), None)
         if twin is None:
             drawn.append(diagram)
         else:
-            twin.kinds.append(kind.name)
+            twin.kinds.append(label)
     return drawn
-
-
-def _looks(diagram: Diagram) -> tuple[object, ...]:
-    return diagram.height, diagram.chips, diagram.panels, diagram.lines, diagram.labels
 
 
 def module_classes(printout: str) -> Mapping[str, str]:
@@ -143,26 +99,29 @@ def module_of(value: ValueFact) -> str:
 class _Drawing:
     """A pen moving down one block; `draw` is the only way in."""
 
-    def __init__(self, fact: Reference | Run, kind: BlockKind, varies: set[str]) -> None:
+    def __init__(self, fact: Reference | Run, kind: BlockKind, label: str, varies: set[str]) -> None:
         self.kind, self.varies = kind, varies
         self.sizes, self.classes = fact.sizes, module_classes(fact.printout)
         self.values: dict[str, dict[str, ValueFact]] = {}
         for value in fact.values:
             if value.absent is None and (value.layers is None or set(value.layers) & set(kind.layers)):
                 self.values.setdefault(value.host, {})[value.name] = value
-        self.out, self.y = Diagram(kinds=[kind.name]), 8.0
+        self.out, self.y = Diagram(kinds=[label], hosts=[host.name for host in kind.hosts]), 8.0
 
     def draw(self) -> Diagram:
         block = self.values.get("layers", {})
         start = self.y
         self.on_rail(block.get("layer_input"))
-        source = self.y - 6
         hosts = [host for host in self.kind.hosts if host.name != "layers"]
-        parallel = "layer_mid" not in block and len(hosts) > 1
-        for index, host in enumerate(hosts):
-            self.sublayer(host.name, host.native_class, self.fork(host.name, source) if parallel and index else None)
-            if index + 1 < len(hosts) and not parallel:
+        mlp = [host for host in hosts if host.name == "mlp"]
+        # without a middle of the stream, all sublayers read the block's input side by side
+        groups = [[host for host in hosts if host not in mlp], mlp] if "layer_mid" in block else [hosts]
+        for number, group in enumerate(groups):
+            if number:
                 self.on_rail(block.get("layer_mid"))
+            source = self.y - 6
+            for index, host in enumerate(group):
+                self.sublayer(host, self.fork(host.name, source) if index else None)
         self.on_rail(block.get("layer_output"))
         self.out.height = self.y + 14
         self.out.lines.insert(0, f"M{RAIL} {start} V{self.out.height - 3}")
@@ -170,11 +129,15 @@ class _Drawing:
 
     def fork(self, host: str, source: float) -> str:
         """Where a sublayer beside the first one leaves: the norm that feeds both, or the rail where it has its own."""
-        own = next(iter(ENTERING.get(host, ())), "")
         shared = next((chip for chip in self.out.chips if chip.value.name == "attention_norm_output"), None)
-        if shared is None or own in self.values.get("layers", {}):
+        if shared is None or "mlp_norm_output" in [value.name for value in self.leading(host)]:
             return f"M{RAIL} {source}"
         return f"M{shared.x + 8} {shared.y + HEIGHT} V{shared.y + HEIGHT + 5}"
+
+    def leading(self, host: str) -> list[ValueFact]:
+        """The block's values on the way into a sublayer that are not drawn yet."""
+        block, drawn = self.values.get("layers", {}), {chip.value.name for chip in self.out.chips}
+        return [block[name] for name in ENTERING.get(host, ()) if name in block and name not in drawn]
 
     def on_rail(self, value: ValueFact | None) -> None:
         if value is None:
@@ -201,23 +164,26 @@ class _Drawing:
             self.out.labels.append(Label(native, chip.right + 8, chip.middle + 3.5))
         self.y += ROW
 
-    def sublayer(self, host: str, native: str, bypass: str | None) -> None:
-        values = dict(self.values.get(host, {}))
+    def sublayer(self, host: HostFact, bypass: str | None) -> None:
+        values = dict(self.values.get(host.name, {}))
         output = values.pop(output_name(values), None)
-        entry = self.y + HEIGHT / 2
+        leading = self.leading(host.name)
+        entry, inside = self.y + HEIGHT / 2, LEFT + 12 if leading else LEFT
         if bypass is not None:
-            self.line(f"{bypass} H{BYPASS} V{entry} H{LEFT + 12}")
+            self.line(f"{bypass} H{BYPASS} V{entry} H{inside}")
         else:
-            self.line(f"M{RAIL} {entry} H{LEFT + 12}")
+            self.line(f"M{RAIL} {entry} H{inside}")
             self.out.taps.append(entry)
-        block = self.values.get("layers", {})
-        for value in [block[name] for name in ENTERING.get(host, ()) if name in block]:
+        for value in leading:
             self.entering(value)
             self.line(f"M{LEFT + 12 + CHIP / 2} {self.y - ROW + HEIGHT} V{self.y}")
         top = self.y
         self.y += 26
-        self.interior(host, values)
-        self.out.panels.append(Panel(host, native, LEFT, top, RIGHT - LEFT + 12, self.y - top, f"nn-host-{host}"))
+        self.interior(values)
+        virtual = kinds.is_virtual(host, self.kind.hosts)
+        native, style = ("", " nn-virtual") if virtual else (host.native_class, "")
+        width, height = RIGHT - LEFT + 12, self.y - top
+        self.out.panels.append(Panel(host.name, native, LEFT, top, width, height, f"nn-host-{host.name}{style}"))
         self.y += 10
         self.join(output)
 
@@ -235,9 +201,11 @@ class _Drawing:
         self.out.adds.append(middle)
         self.y += ROW + 4
 
-    def interior(self, host: str, values: dict[str, ValueFact]) -> None:
+    def interior(self, values: dict[str, ValueFact]) -> None:
         if "router_logits" in values:
             self.mixture(values)
+        elif any(name in values for name in STATE):
+            self.recurrence(values)
         else:
             self.grid(list(values.values()), LEFT + 12)
         self.y += 4
@@ -250,6 +218,37 @@ class _Drawing:
         if shared:
             self.part("shared expert", shared)
         self.grid(list(values.values()), LEFT + 12)
+
+    def recurrence(self, values: dict[str, ValueFact]) -> None:
+        """What is written, the state that hands itself on from token to token, and what is read from it."""
+        x, column = LEFT + 12, LEFT + 12 + CHIP + GAP
+        gutter = column - GAP / 2
+        for index, name in enumerate(name for name in WRITING if name in values):
+            chip = self.chip(values.pop(name), (x, column)[index % 2], self.y + index // 2 * ROW)
+            self.line(f"M{chip.right if chip.x == x else chip.x} {chip.middle} H{gutter} V{chip.middle}")
+        start = self.y + HEIGHT / 2
+        self.y = max((chip.y for chip in self.out.chips), default=self.y) + ROW + 4
+        self.line(f"M{gutter} {start} V{self.y}")
+        top = self.y
+        self.y += 24
+        self.grid([values.pop(name) for name in STATE if name in values], x + 9, (2 * CHIP - 38) / 2)
+        width, height = 2 * CHIP + GAP - 20, self.y - top
+        self.out.panels.append(Panel("state", "from token to token", x, top, width, height, "nn-part nn-state"))
+        line, head = f"M{x + width} {top + height - 12} h13 V{top + 12} h-9", f"M{x + width} {top + 12} l7 -4 v8 Z"
+        self.out.loops.append((line, head))
+        self.y += 12
+        queries, outputs = values.pop("queries", None), values.pop("head_outputs", None)
+        if outputs is not None:
+            read = self.chip(outputs, column, self.y)
+            self.line(f"M{read.x + 20} {self.y - 12} V{read.y}")
+            if queries is not None:
+                self.line(between(self.chip(queries, x, self.y), read))
+            self.y += ROW
+            if "premix" in values:
+                self.line(between(read, self.chip(values.pop("premix"), column, self.y)))
+                self.y += ROW
+        rest = [value for value in [queries if outputs is None else None, *values.values()] if value is not None]
+        self.grid(rest, x)
 
     def part(self, title: str, values: list[ValueFact], cells: Sequence[Cell] = ()) -> None:
         top, x = self.y, LEFT + 8
@@ -282,30 +281,9 @@ class _Drawing:
         self.y += (last + 1) * ROW - (0 if last < 0 else ROW - HEIGHT - 8)
 
 
-def between(source: Chip, target: Chip) -> str:
-    """A path from one chip to another: straight along a row or column, else around the corner."""
-    if source.y == target.y:
-        return f"M{source.right} {source.middle} H{target.x}"
-    if source.x == target.x:
-        return f"M{source.x + 20} {source.y + HEIGHT} V{target.y}"
-    turn = target.y - (ROW - HEIGHT) / 2
-    return f"M{source.x + 20} {source.y + HEIGHT} V{turn} H{target.right - 16} V{target.y}"
-
-
 def output_name(values: Mapping[str, ValueFact]) -> str:
     """What a sublayer adds to the stream: the output named for it, else its last residual."""
     for name in ("attention_output", "linear_attn_output", "mlp_output"):
         if name in values:
             return name
     return next((name for name in reversed(list(values)) if values[name].layout == "Residual"), "")
-
-
-def expert_cells(experts: int, chosen: int) -> list[Cell]:
-    """A square per expert, as many filled as a token is sent to; at most 256 are drawn."""
-    side, per_row = (13.0, 16) if experts <= 32 else (8.0, 28)
-    step = side + (6 if experts <= 32 else 3)
-    spread = {round((index + 0.5) * experts / chosen - 0.5) for index in range(chosen)}
-    return [
-        ((index % per_row) * step, (index // per_row) * step, side, index in spread)
-        for index in range(min(experts, 256))
-    ]

@@ -66,6 +66,8 @@ def generate() -> None:
     made = [
         pages.families_page(entries, badges),
         *(pages.family_page(entry, badges, entries) for entry in entries.values()),
+        pages.values_page(entries),
+        pages.readers_page(entries),
         *pages.badge_pages(entries, badges),
     ]
     _generated.update({page.uri: page for page in made})
@@ -82,6 +84,8 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Home": "index.md"},
         {"Getting started": "getting-started.md"},
         {"Families": section("families")},
+        {"Values": "values.md"},
+        {"Readers": "readers.md"},
         {"Badges": section("badges")},
         {"Add a family": "add-a-family.md"},
     ]
@@ -92,6 +96,8 @@ def on_page_markdown(markdown: str, page: MkDocsPage, config: MkDocsConfig, file
     if made is not None:
         page.meta["title"] = made.title
         page.meta["description"] = html.escape(made.description)
+        if made.wide:
+            page.meta["hide"] = ["navigation", "toc"]
     elif (record := _records.get(f"{Path(config.docs_dir).name}/{page.file.src_uri}")) is not None:
         # the whole file, so that line numbers are the record's; then again without the front matter
         marked = prose.with_marks(page.file.content_string, record.file, record.snippets)[0]

@@ -7,7 +7,7 @@ is passed as `Markup` was made by `prose` or by another template.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,12 +16,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nnpedia import diagram, prose, views, wording
+from nnpedia import catalogue, diagram, kinds, lawrows, overview, prose, shapes, variants, views, wording
 from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.entry import Entry
 from nnpedia.errors import place
-from nnpedia.record import SnippetFact
+from nnpedia.record import BlockKind, Run, SnippetFact
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Page:
     html: str
     headings: list[prose.Heading] = field(default_factory=list)
     description: str = ""
+    wide: bool = False  # without the theme's side columns
 
 
 @lru_cache(maxsize=4)
@@ -52,12 +53,13 @@ def environment(folder: Path) -> Environment:
         "spans": wording.spans,
         "printout": coloured_printout,
         "breakable": breakable,
+        "coded": coded,
     }
     jinja.globals |= {
         "anchor": views.anchor,
-        "HEIGHT": diagram.HEIGHT,
-        "RAIL": diagram.RAIL,
-        "WIDTH": diagram.WIDTH,
+        "HEIGHT": shapes.HEIGHT,
+        "RAIL": shapes.RAIL,
+        "WIDTH": shapes.WIDTH,
     }
     return jinja
 
@@ -71,6 +73,14 @@ def breakable(text: str) -> Markup:
     return Markup("").join(
         escape(part) if index % 2 == 0 else Markup("<wbr>") + part
         for index, part in enumerate(re.split(r"(?<=.)([.@])", text))
+    )
+
+
+def coded(text: str) -> Markup:
+    """Text whose words between backticks are code."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
+        for index, part in enumerate(text.split("`"))
     )
 
 
@@ -93,7 +103,7 @@ def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str
         return Page(uri, title, html, description=plain(family.subtitle))
     hosts = views.host_views(entry)
     rows = [row for host in hosts for row in host.rows]
-    laws = views.law_rows(entry)
+    laws = lawrows.law_rows(entry)
     notes = family_notes(entry, rows)
     lead = entry.facts[0]
     varies = {f"{row.fact.host}.{row.fact.name}" for row in rows if row.varies or row.never}
@@ -106,13 +116,15 @@ def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str
         "kinds": kind_rows(lead.kinds),
         "strip": strip(rows),
         "diagrams": diagram.diagrams(lead, varies),
+        "variants": variants.variant_views(entry),
+        "variant_diagrams": variant_diagrams(entry, varies),
         "hosts": hosts,
         "rows": {(row.fact.host, row.fact.name): row for row in rows},
         "absent": views.absent(entry),
         "matrix": views.matrix(entry, hosts),
         "laws": laws,
-        "identity": views.contribution(laws),
-        "formula": lambda law: linked_formula(law, rows),
+        "identity": lambda drawn: lawrows.contribution(laws, drawn.hosts),
+        "formula": lambda text, host: linked_formula(text, host, rows),
         "sizes": views.size_table(entry.references),
         "config": views.config_split(lead.config),
         "notes": notes,
@@ -153,9 +165,22 @@ def contents(notes: Sequence[prose.Heading]) -> list[prose.Heading]:
     return [*outline[:at], *(heading for heading in notes if heading.level == 3), *outline[at:]]
 
 
-def kind_rows(kinds: Sequence[Any]) -> list[tuple[str, list[int], int]]:
+def kind_rows(blocks: Sequence[BlockKind]) -> list[tuple[str, list[int], int]]:
     """Each block kind with its layers and the number of its hue."""
-    return [(kind.name, kind.layers, index % 6) for index, kind in enumerate(kinds)]
+    named = zip(kinds.labels(blocks), blocks, strict=True)
+    return [(label, kind.layers, index % 6) for index, (label, kind) in enumerate(named)]
+
+
+def variant_diagrams(entry: Entry, varies: Iterable[str]) -> dict[str, list[tuple[Run, diagram.Diagram]]]:
+    """By variant, the blocks of its run that look like none of the page's first record's."""
+    usual = [drawn.look for drawn in diagram.diagrams(entry.facts[0], varies)]
+    return {
+        view.name: [
+            (view.runs[0], drawn) for drawn in diagram.diagrams(view.runs[0], varies) if drawn.look not in usual
+        ]
+        for view in variants.variant_views(entry)
+        if view.runs
+    }
 
 
 def strip(rows: Sequence[views.ValueRow]) -> dict[str, list[tuple[str, views.ValueRow]]]:
@@ -169,14 +194,14 @@ def strip(rows: Sequence[views.ValueRow]) -> dict[str, list[tuple[str, views.Val
     return found
 
 
-def linked_formula(law: views.LawRow, rows: Sequence[views.ValueRow]) -> Markup:
-    """The law's formula with the names of values leading to their rows."""
+def linked_formula(formula: str, host: str, rows: Sequence[views.ValueRow]) -> Markup:
+    """A law's formula with the names of values leading to their rows."""
     by_name = {(row.fact.host, row.fact.name): row for row in rows}
     unique: dict[str, views.ValueRow | None] = {}
     for row in rows:
         unique[row.fact.name] = None if row.fact.name in unique else row
-    parts = re.split(r"([A-Za-z_][\w.]*)", law.formula)
-    return Markup("").join(_linked(part, law.host, by_name, unique) for part in parts)
+    parts = re.split(r"([A-Za-z_][\w.]*)", formula)
+    return Markup("").join(_linked(part, host, by_name, unique) for part in parts)
 
 
 def _linked(
@@ -235,6 +260,21 @@ def families_page(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> 
     return Page("families/index.md", "Families", html, description="Every family the encyclopedia describes.")
 
 
+def values_page(entries: Mapping[str, Entry]) -> Page:
+    """The table of values by families."""
+    html = render(
+        "overview.html", table=overview.table(list(entries.values())), states=overview.STATES, brief=overview.BRIEF
+    )
+    says = "Every value of the vocabulary on every family: served, under which loads, on which blocks, or why not."
+    return Page("values.md", "What every family serves", html, description=says, wide=True)
+
+
+def readers_page(entries: Mapping[str, Entry]) -> Page:
+    """The named Python readers, and who uses them."""
+    html = render("readers.html", readers=catalogue.catalogue(list(entries.values())), entries=entries)
+    return Page("readers.md", "Readers", html, description="The values that take Python to read.", wide=True)
+
+
 def index_cards(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> Markup:
     """The cards of the home page, which stands at the root of the site."""
     return render("cards.html", entries=list(entries.values()), badges=badges, summary=summary)
@@ -252,6 +292,6 @@ class Summary:
 def summary(entry: Entry) -> Summary:
     return Summary(
         values=sum(len(host.rows) for host in views.host_views(entry)),
-        laws=sum(bool(law.measured) and law.exception is None for law in views.law_rows(entry)),
+        laws=sum(law.served for law in lawrows.law_rows(entry)),
         snippets=sum(snippet.ran for snippet in entry.snippets),
     )

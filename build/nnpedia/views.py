@@ -6,41 +6,57 @@ one into the other and decide nothing about markup.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from nnpedia import kinds
 from nnpedia.entry import Entry
-from nnpedia.record import ConfigRow, HostFact, LawFact, Load, Reference, Run, ValueFact
-from nnpedia.wording import in_words
+from nnpedia.readings import Reading, condition
+from nnpedia.record import ConfigRow, HostFact, Load, Reference, Run, ValueFact
+from nnpedia.variants import Signature, named, signature
 
 #: Axes that belong to the call, not to the model: they keep their names where others show numbers.
 CALL_AXES = {"batch", "seq", "query", "key"}
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What one probe found of one value."""
+class Form:
+    """A value as some of a family's checkpoints have it, where they do not all have it alike."""
 
-    run: str
-    load: Load
-    found: bool
-    reason: str | None
+    fact: ValueFact
+    where: str  # the variants or checkpoints that have it so
 
 
 @dataclass(frozen=True)
 class ValueRow:
-    """A value as the page shows it."""
+    """A value as the page shows it.
 
-    fact: ValueFact  # the first record's; its shape is that of the full-size checkpoint
+    `fact` is the first record's that has the value; `of` names that record's variant or checkpoint where others differ.
+    `otherwise` is how the others have it, or that they lack it. `layers` names the blocks, by checkpoint, where not
+    every block has the value.
+    """
+
+    fact: ValueFact
     path: str  # "model.layers[i].self_attn"
     readings: list[Reading]
     assignable: bool
     causal: bool | None
     in_place: bool | None
+    of: str = ""
+    sized_on: str = ""  # the checkpoint whose sizes the shape has, where it is not the page's first
+    otherwise: list[Form] = field(default_factory=list)
+    absent_on: dict[str, str] = field(default_factory=dict)  # run to the reason
+    layers: list[tuple[str, list[int]]] = field(default_factory=list)
 
     @property
     def anchor(self) -> str:
         return anchor(self.fact.host, self.fact.name)
+
+    @property
+    def lacking(self) -> list[Form]:
+        """The checkpoints that do not have it, with the reason."""
+        return [form for form in self.otherwise if form.fact.absent is not None]
 
     @property
     def expression(self) -> str:
@@ -81,6 +97,16 @@ class HostView:
     path: str
     classes: list[str]
     rows: list[ValueRow]
+    virtual: bool = False  # no module of its own: read on the block
+
+
+@dataclass(frozen=True)
+class AbsentRow:
+    """A reason, with the hosts it takes away as a whole and the single values it takes away."""
+
+    reason: str
+    whole: dict[str, list[ValueFact]]
+    some: list[ValueFact]
 
 
 @dataclass(frozen=True)
@@ -98,70 +124,8 @@ class Matrix:
     constant: int  # values there under every load
 
 
-@dataclass(frozen=True)
-class Measure:
-    run: str
-    fact: LawFact
-
-
-@dataclass(frozen=True)
-class LawRow:
-    host: str
-    name: str
-    says: str
-    formula: str
-    exception: str | None
-    measures: list[Measure] = field(default_factory=list)
-
-    @property
-    def anchor(self) -> str:
-        return f"law-{self.host}-{self.name}"
-
-    @property
-    def measured(self) -> list[Measure]:
-        return [measure for measure in self.measures if measure.fact.error is not None or not measure.fact.holds]
-
-    @property
-    def findings(self) -> dict[tuple[bool, str], list[Measure]]:
-        """The measures by what they found: whether the law holds, and the error in words."""
-        found: dict[tuple[bool, str], list[Measure]] = {}
-        for measure in self.measured:
-            found.setdefault((measure.fact.holds, in_words(measure.fact.error)), []).append(measure)
-        return found
-
-    @property
-    def allowance(self) -> float:
-        return max((measure.fact.tolerance or 0.0 for measure in self.measures), default=0.0)
-
-
 def anchor(host: str, name: str) -> str:
     return f"value-{host}-{name}"
-
-
-def condition(readings: Sequence[Reading]) -> str:
-    """What a load has to be for the value to be there, told per run where the runs differ."""
-    runs: dict[str, list[Reading]] = {}
-    for reading in readings:
-        runs.setdefault(reading.run, []).append(reading)
-    wanted: dict[str, list[str]] = {}
-    for run, of_run in runs.items():
-        if not all(reading.found for reading in of_run):
-            wanted.setdefault(needs(of_run), []).append(run)
-    everywhere = len(wanted) == 1 and sum(len(names) for names in wanted.values()) == len(runs)
-    return "; ".join(what if everywhere else f"{what} on {', '.join(names)}" for what, names in wanted.items())
-
-
-def needs(readings: Sequence[Reading]) -> str:
-    """The options that tell one run's loads which give a value from those which do not, as one would write them."""
-    if not any(reading.found for reading in readings):
-        return "no load that was probed gives it"
-    for key in sorted({key for reading in readings for key in reading.load.options}):
-        good = [reading.load.options.get(key) for reading in readings if reading.found]
-        bad = {reading.load.options.get(key) for reading in readings if not reading.found}
-        if None not in good and not set(good) & bad:
-            return f"needs {key}=" + " or ".join(f'"{choice}"' for choice in dict.fromkeys(good))
-    labels = dict.fromkeys(reading.load.label for reading in readings if reading.found)
-    return "only under " + ", ".join(labels)
 
 
 def hosts_of(fact: Reference | Run) -> list[HostFact]:
@@ -170,9 +134,12 @@ def hosts_of(fact: Reference | Run) -> list[HostFact]:
     return list({(host.name, host.native_class): host for host in hosts}.values())
 
 
+Pair = tuple[str, str]
+Record = Reference | Run
+
+
 def host_views(entry: Entry) -> list[HostView]:
-    """The values this family has, host by host in the records' order."""
-    facts = merged(entry)
+    """The values that some checkpoint of the family has, host by host in the records' order."""
     paths: dict[str, str] = {}
     classes: dict[str, list[str]] = {}
     for record in entry.facts:
@@ -181,51 +148,92 @@ def host_views(entry: Entry) -> list[HostView]:
             known = classes.setdefault(host.name, [])
             if host.native_class not in known:
                 known.append(host.native_class)
-    present = [fact for fact in facts if fact.absent is None]
-    names = [*paths, *(fact.host for fact in present if fact.host not in paths)]
+    virtual = virtual_hosts(entry)
+    said = {pair: facts for pair, facts in facts_of(entry).items() if any(fact.absent is None for _, fact in facts)}
+    names = [*paths, *(host for host, _ in said if host not in paths)]
     return [
-        HostView(name, paths.get(name, name), classes.get(name, []), rows)
+        HostView(name, paths.get(name, name), [] if name in virtual else classes.get(name, []), rows, name in virtual)
         for name in dict.fromkeys(names)
-        if (rows := [value_row(entry, fact, paths.get(name, name)) for fact in present if fact.host == name])
+        if (rows := [value_row(entry, said[pair], paths.get(name, name)) for pair in said if pair[0] == name])
     ]
 
 
-def merged(entry: Entry) -> list[ValueFact]:
-    """Every value any record speaks of, as the first record to speak of it does."""
-    first: dict[tuple[str, str], ValueFact] = {}
+def virtual_hosts(entry: Entry) -> set[str]:
+    """The hosts that are no module of their own."""
+    each = (kind.hosts for record in entry.facts for kind in record.kinds)
+    return {host.name for hosts in each for host in hosts if kinds.is_virtual(host, hosts)}
+
+
+def facts_of(entry: Entry) -> dict[Pair, list[tuple[Record, ValueFact]]]:
+    """What every record says of every value."""
+    said: dict[Pair, list[tuple[Record, ValueFact]]] = {}
     for record in entry.facts:
         for fact in record.values:
-            first.setdefault((fact.host, fact.name), fact)
-    return list(first.values())
+            said.setdefault((fact.host, fact.name), []).append((record, fact))
+    return said
 
 
-def absent(entry: Entry) -> dict[str, list[ValueFact]]:
-    """The values this family does not have, by the reason."""
-    reasons: dict[str, list[ValueFact]] = {}
-    for fact in merged(entry):
-        if fact.absent is not None:
-            reasons.setdefault(fact.absent, []).append(fact)
-    return reasons
-
-
-def value_row(entry: Entry, fact: ValueFact, path: str) -> ValueRow:
-    probed = [
-        (run, value) for run in entry.runs for value in run.values if (value.host, value.name) == (fact.host, fact.name)
+def absent(entry: Entry) -> list[AbsentRow]:
+    """The values no checkpoint of the family has, by the reason, hosts that are absent as a whole first."""
+    said = facts_of(entry)
+    missing = {pair: facts[0][1] for pair, facts in said.items() if all(fact.absent is not None for _, fact in facts)}
+    sizes = Counter(host for host, _ in said)
+    reasons: dict[str, dict[str, list[ValueFact]]] = {}
+    for (host, _), fact in missing.items():
+        reasons.setdefault(fact.absent or "", {}).setdefault(host, []).append(fact)
+    return [
+        AbsentRow(
+            reason,
+            whole={host: facts for host, facts in hosts.items() if len(facts) == sizes[host]},
+            some=[fact for host, facts in hosts.items() if len(facts) < sizes[host] for fact in facts],
+        )
+        for reason, hosts in reasons.items()
     ]
-    readings = [
-        Reading(run.origin.name, load, value.readable[load.label], value.reasons.get(load.label))
-        for run, value in probed
-        for load in run.loads
-        if load.label in value.readable
-    ]
+
+
+def value_row(entry: Entry, said: Sequence[tuple[Record, ValueFact]], path: str) -> ValueRow:
+    """The row of a value, from what every record says of it; at least one record has it."""
+    first, fact = next((record, fact) for record, fact in said if fact.absent is None)
+    forms: dict[Signature, list[Record]] = {}
+    for record, each in said:
+        forms.setdefault(signature(each), []).append(record)
+    facts = {signature(each): each for _, each in reversed(said)}
+    probed = [(record, each) for record, each in said if isinstance(record, Run) and each.absent is None]
     return ValueRow(
         fact=fact,
         path=path,
-        readings=readings,
-        assignable=any(value.assignable for _, value in probed) if probed else fact.assignable,
-        causal=agreed(value.causal for _, value in probed),
-        in_place=agreed(value.in_place for _, value in probed),
+        readings=[
+            Reading(run.origin.name, load, each.readable[load.label], each.reasons.get(load.label))
+            for run, each in probed
+            for load in run.loads
+            if load.label in each.readable
+        ],
+        assignable=any(each.assignable for _, each in probed) if probed else fact.assignable,
+        causal=agreed(each.causal for _, each in probed),
+        in_place=agreed(each.in_place for _, each in probed),
+        of=named(entry, forms[signature(fact)], entry.facts) if len(forms) > 1 else "",
+        sized_on="" if first is entry.facts[0] else first.origin.name,
+        otherwise=[
+            Form(facts[key], named(entry, records, entry.facts))
+            for key, records in forms.items()
+            if key != signature(fact)
+        ],
+        absent_on={record.origin.name: each.absent for record, each in said if each.absent is not None},
+        layers=some_layers(said),
     )
+
+
+def some_layers(said: Sequence[tuple[Record, ValueFact]]) -> list[tuple[str, list[int]]]:
+    """The blocks that have a value, where not every block does: on the first such reference and on every run."""
+    found: dict[tuple[int, ...], list[str]] = {}
+    full_size = False
+    for record, fact in said:
+        layers = kinds.layers_of(record, fact)
+        if layers is None or fact.absent is not None or (full_size and isinstance(record, Reference)):
+            continue
+        full_size = full_size or isinstance(record, Reference)
+        found.setdefault(tuple(layers), []).append(record.origin.name)
+    return [(", ".join(names), list(layers)) for layers, names in found.items()]
 
 
 def agreed(findings: Iterable[bool | None]) -> bool | None:
@@ -243,29 +251,16 @@ def matrix(entry: Entry, hosts: Sequence[HostView]) -> Matrix:
 
 def _cells(row: ValueRow, heads: list[tuple[str, list[Load]]]) -> list[tuple[bool | None, str]]:
     found = {(reading.run, reading.load.label): reading for reading in row.readings}
+    lacking = row.absent_on
     cells: list[tuple[bool | None, str]] = []
     for run, loads in heads:
         for load in loads:
             reading = found.get((run, load.label))
-            cells.append((reading.found, reading.reason or "") if reading else (None, "not probed"))
+            if reading is not None:
+                cells.append((reading.found, reading.reason or ""))
+            else:
+                cells.append((False, lacking[run]) if run in lacking else (None, "not probed"))
     return cells
-
-
-def law_rows(entry: Entry) -> list[LawRow]:
-    """The laws by host and name, with what every run measured."""
-    rows: dict[tuple[str, str], LawRow] = {}
-    for run in entry.runs:
-        for law in run.laws:
-            row = rows.setdefault(
-                (law.host, law.name), LawRow(law.host, law.name, law.says, law.formula, law.exception)
-            )
-            row.measures.append(Measure(run.origin.name, law))
-    return list(rows.values())
-
-
-def contribution(laws: Sequence[LawRow]) -> LawRow | None:
-    """The law that says what a block adds to the residual stream."""
-    return next((law for law in laws if law.host == "layers" and law.name == "residual_sum"), None)
 
 
 def size_table(references: Sequence[Reference]) -> tuple[list[str], list[tuple[Reference, list[int | None]]]]:

@@ -1,0 +1,43 @@
+"""Kinds: the blocks of one model that differ, what each kind is called, and which blocks have a value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from nnpedia.record import BlockKind, HostFact, Reference, Run, ValueFact
+
+
+def labels(kinds: Sequence[BlockKind]) -> list[str]:
+    """A name for each kind, told from the others by its classes where the config's layer types do not do it."""
+    repeated = Counter(kind.name for kind in kinds)
+    shared = set.intersection(*({host.native_class for host in kind.hosts} for kind in kinds)) if kinds else set()
+    named = []
+    for kind in kinds:
+        own = list(dict.fromkeys(host.native_class for host in kind.hosts if host.native_class not in shared))
+        if repeated[kind.name] == 1 or not own:
+            named.append(kind.name)
+        else:
+            named.append(" · ".join([*([] if kind.name == "block" else [kind.name]), *own]))
+    return named
+
+
+def layers_of(record: Reference | Run, fact: ValueFact) -> list[int] | None:
+    """The blocks of a record's model that have the value; `None` when every block does.
+
+    A run reads every block. A reference reads the first block of each kind, which speaks for all of its kind.
+    """
+    if fact.layers is None:
+        return None
+    read = set(fact.layers)
+    if isinstance(record, Run):
+        return sorted(read)
+    blocks = sorted(layer for kind in record.kinds if read & set(kind.layers) for layer in kind.layers)
+    return None if len(blocks) == sum(len(kind.layers) for kind in record.kinds) else blocks
+
+
+def is_virtual(host: HostFact, hosts: Sequence[HostFact]) -> bool:
+    """Whether a host is no module of its own: its values are read on the block."""
+    return host.name != "layers" and any(
+        other.name == "layers" and other.native_path == host.native_path for other in hosts
+    )

@@ -1,0 +1,145 @@
+"""Overview: every value of the vocabulary on every family, a cell each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nnpedia import views
+from nnpedia.entry import Entry
+from nnpedia.wording import spans
+
+State = Literal["served", "loads", "blocks", "checkpoints", "absent", "unknown"]
+
+#: What each state is called; `served` and the three below it count as served.
+STATES: dict[State, str] = {
+    "served": "served by every checkpoint, on every block, under every load that was probed",
+    "loads": "served under some loads",
+    "blocks": "served on some blocks",
+    "checkpoints": "served by some variants of the family",
+    "absent": "absent",
+    "unknown": "not probed",
+}
+BRIEF: dict[State, str] = {
+    "served": "served",
+    "loads": "under some loads",
+    "blocks": "on some blocks",
+    "checkpoints": "on some variants",
+    "absent": "absent",
+    "unknown": "not probed",
+}
+_SERVED = ("served", "loads", "blocks", "checkpoints")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value on one family; `says` is the condition, the blocks or the reason."""
+
+    family: str
+    anchor: str  # of the value's row on the family's page; empty where there is none
+    states: tuple[State, ...]  # several where a value has several conditions
+    says: str
+
+    @property
+    def served(self) -> bool:
+        return self.states[0] in _SERVED
+
+
+@dataclass(frozen=True)
+class Line:
+    """One value, a cell for each family."""
+
+    host: str
+    name: str
+    layout: str
+    says: str
+    cells: list[Cell]
+
+    @property
+    def anchor(self) -> str:
+        return views.anchor(self.host, self.name)
+
+    @property
+    def served(self) -> int:
+        return sum(cell.served for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class Table:
+    families: list[Entry]
+    groups: list[tuple[str, str, list[Line]]]  # host, its path, its values
+
+    @property
+    def lines(self) -> list[Line]:
+        return [line for _, _, lines in self.groups for line in lines]
+
+    @property
+    def counts(self) -> dict[State, int]:
+        """How many cells are in each state; a cell with several conditions counts under the first."""
+        found = Counter(cell.states[0] for line in self.lines for cell in line.cells)
+        return {state: found[state] for state in STATES}
+
+    @property
+    def served(self) -> list[int]:
+        """Per family, how many values it serves."""
+        return [sum(line.cells[index].served for line in self.lines) for index in range(len(self.families))]
+
+
+def table(entries: Sequence[Entry]) -> Table:
+    """The table over these families, values in the vocabulary's order."""
+    columns = [cells(entry) for entry in entries]
+    if not entries:
+        return Table([], [])
+    vocabulary = entries[0].family.vocabulary
+    groups = [
+        (
+            host,
+            vocabulary.hosts[host].path,
+            [
+                Line(host, name, spec.layout, spec.says, [column[host, name] for column in columns])
+                for name, spec in values.items()
+            ],
+        )
+        for host, values in vocabulary.values.items()
+    ]
+    return Table(list(entries), groups)
+
+
+def cells(entry: Entry) -> dict[tuple[str, str], Cell]:
+    """One family's column: every value of the vocabulary."""
+    rows = {(row.fact.host, row.fact.name): row for host in views.host_views(entry) for row in host.rows}
+    said = views.facts_of(entry)
+    found: dict[tuple[str, str], Cell] = {}
+    for host, values in entry.family.vocabulary.values.items():
+        for name in values:
+            pair = host, name
+            anchor = views.anchor(host, name)
+            if pair in rows:
+                states, says = judged(rows[pair])
+                found[pair] = Cell(entry.name, anchor, states, says)
+            elif pair in said:
+                found[pair] = Cell(entry.name, anchor, ("absent",), said[pair][0][1].absent or "")
+            else:
+                reason = "no record speaks of it" if entry.built else "this family is not built yet"
+                found[pair] = Cell(entry.name, "", ("unknown",), reason)
+    return found
+
+
+def judged(row: views.ValueRow) -> tuple[tuple[State, ...], str]:
+    """The states of a value that the family has, and what stands behind them in words."""
+    if not row.readings:
+        return ("unknown",), "no weights ran, so no load was probed"
+    found: list[tuple[State, str]] = []
+    if row.never:
+        return ("absent",), f"{row.condition}: {'; '.join(row.reasons)}"
+    if row.varies:
+        found.append(("loads", row.condition or ""))
+    if row.layers:
+        found.append(("blocks", "on layers " + "; ".join(f"{spans(layers)} of {name}" for name, layers in row.layers)))
+    if row.lacking:
+        found.append(("checkpoints", "; ".join(f"not on {form.where}: {form.fact.absent}" for form in row.lacking)))
+    if not found:
+        return ("served",), ""
+    return tuple(state for state, _ in found), "; ".join(says for _, says in found)
