@@ -60,16 +60,17 @@ class ValueOverride(Spec):
     says: str | None = None
     layout: str | None = None
     decode: DecodePlace | None = None
+    by_class: dict[str, str] | None = None
 
     def over(self, base: ValueSpec) -> ValueSpec:
         """The base value with this override; a new place drops the base's pattern."""
         data = base.model_dump()
         if self.at or self.reader or self.absent:
             data |= {"at": self.at, "reader": self.reader, "absent": self.absent}
-            data |= {"native": None, "scale": None, "copies": False, "decode": None}
+            data |= {"native": None, "scale": None, "copies": False, "decode": None, "by_class": {}}
         if self.absent:
             data["needs"] = {}
-        for key in ("native", "scale", "copies", "needs", "says", "layout", "decode"):
+        for key in ("native", "scale", "copies", "needs", "says", "layout", "decode", "by_class"):
             if getattr(self, key) is not None:
                 data[key] = getattr(self, key)
         return ValueSpec.model_validate(data)

@@ -65,6 +65,11 @@ class Value(property):
         self.decoded = None if decoded is None else Value(name, decoded, axes, split)
         if self.decoded is not None:
             self.decoded.always = False
+        #: The value on hosts of another native class, where it has another place there.
+        self.by_class = {
+            kind: Value(name, spec.model_copy(update={"at": at, "by_class": {}}), axes, pattern)
+            for kind, at in spec.by_class.items()
+        }
         self.__doc__ = f"{spec.layout} [{' '.join(axes)}]: {spec.says}."
 
     def __get__(self, host: Hosting | None, owner: type | None = None) -> Any:
@@ -93,6 +98,8 @@ class Value(property):
 
     def _here(self, host: Hosting) -> Value:
         """The value as the running call has it: a call of one token more may compute it in another place."""
+        if self.by_class:
+            return self.by_class.get(type(host.module).__name__, self)
         if self.decoded is None or not host.interleaver.interleaving:
             return self
         return self.decoded if host.root.step().decodes else self

@@ -78,7 +78,8 @@ class ValueSpec(Spec):
     family has no such value) says where. `scale` is a formula over `module` and `config`: the value
     is what the address holds times that number. `copy` marks a tensor the model writes over later.
     An assigned value `reaches` the logits of the same call, or only the cache the next call starts from.
-    `decode` is its place in a call of one token that continues a cache, where that is another one.
+    `decode` is its place in a call of one token that continues a cache, where that is another one; `by_class`
+    gives its address on hosts of another native class, where blocks of one family are classes of their own.
     """
 
     layout: str
@@ -93,13 +94,21 @@ class ValueSpec(Spec):
     needs: dict[str, list[str]] = {}
     reaches: Literal["logits", "cache"] = "logits"
     decode: DecodePlace | None = None
+    by_class: dict[str, str] = {}
 
     @property
     def decoded(self) -> ValueSpec | None:
         """The value as it is read in a decode step; `None` where that is the place of every call."""
         if self.decode is None:
             return None
-        place = {**self.decode.model_dump(), "decode": None, "absent": None, "scale": None, "copies": False}
+        place = {
+            **self.decode.model_dump(),
+            "decode": None,
+            "by_class": {},
+            "absent": None,
+            "scale": None,
+            "copies": False,
+        }
         return self.model_copy(update=place)
 
     @property
@@ -124,6 +133,8 @@ class ValueSpec(Spec):
             raise ValueError("native, scale and copy go with an address")
         if self.scale is not None:
             parsed(formula.parse, self.scale)
+        for text in self.by_class.values():
+            parsed(address.parse, text)
         return self
 
 
