@@ -135,13 +135,64 @@ def test_every_value_row_is_reached_by_its_own_link(browser: object, site: str, 
             "[...document.querySelectorAll('.nn-values .nn-name')].map(a => a.getAttribute('href'))"
         )
         assert len(names) >= 25
-        for name in names[:: max(1, len(names) // 6)]:
+        shown = visit.page.evaluate(
+            "[...document.querySelectorAll('.nn-values .nn-name')].filter(a => !a.closest('details')).map(a => a.hash)"
+        )
+        for name in shown[:: max(1, len(shown) // 6)]:
             visit.page.click(f'.nn-values .nn-name[href="{name}"]')
             assert visit.page.evaluate("location.hash") == name
             assert visit.page.evaluate("document.querySelector(':target').getBoundingClientRect().top") < 900
         chips = visit.page.evaluate("[...document.querySelectorAll('.nn-chip')].map(a => a.getAttribute('href'))")
         assert chips
         assert set(chips) <= set(names)
+    visit.context.close()
+
+
+def test_a_link_to_a_value_of_an_absent_host_unfolds_it(browser: object, site: str) -> None:
+    visit = Visit(browser, "desk", "light", site)
+    visit.open("families/phimoe/#value-linear_attn-keys")
+    assert visit.page.locator("[id='value-linear_attn-keys']").is_visible()
+    visit.context.close()
+
+
+def test_a_cell_tells_its_reason_on_hover_and_on_focus_and_leads_to_its_row(browser: object, site: str) -> None:
+    visit = Visit(browser, "desk", "light", site)
+    visit.open("values")
+    cell = visit.page.locator("[id='value-self_attn-attention_scores'] a[href*='/phimoe/']")
+    told = cell.locator(".nn-say")
+    wide = "node => node.getBoundingClientRect().width > 100"
+    assert 'needs attn_implementation="eager"' in (told.text_content() or "")
+    assert not told.evaluate(wide)
+    cell.hover()
+    assert told.evaluate(wide)
+    visit.page.mouse.move(0, 0)
+    cell.focus()
+    visit.page.keyboard.press("Tab")
+    visit.page.keyboard.press("Shift+Tab")
+    assert told.evaluate(wide)
+    box = told.bounding_box()
+    assert box
+    assert box["x"] >= 0
+    assert box["y"] + box["height"] <= 900
+    cell.click()
+    visit.page.wait_for_url("**/families/phimoe/#value-self_attn-attention_scores")
+    visit.context.close()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_table_of_values_scrolls_in_its_box_under_standing_heads(browser: object, site: str, size: str) -> None:
+    visit = Visit(browser, size, "light", site)
+    visit.open("values")
+    places = "[...document.querySelectorAll('.nn-overview thead th a, .nn-overview tbody tr[id] th')]"
+    measure = f"() => {places}.map(node => [node.getBoundingClientRect().x, node.getBoundingClientRect().y])"
+    families = visit.page.locator(".nn-overview thead th a").count()
+    before = visit.page.evaluate(measure)
+    visit.page.evaluate("document.querySelector('.nn-overview-box').scrollTo(60, 300)")
+    after = visit.page.evaluate(measure)
+    scrolled = visit.page.evaluate("document.querySelector('.nn-overview-box').scrollTop")
+    assert scrolled > 100
+    assert [y for _, y in before[:families]] == [y for _, y in after[:families]]  # heads stand
+    assert [x for x, _ in before[families:]] == [x for x, _ in after[families:]]  # names stand
     visit.context.close()
 
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 from nnpedia import views
 from nnpedia.entry import Entry
-from nnpedia.wording import spans
 
 State = Literal["served", "loads", "blocks", "checkpoints", "absent", "unknown"]
 
@@ -137,7 +136,7 @@ def judged(row: views.ValueRow) -> tuple[tuple[State, ...], str]:
     if row.varies:
         found.append(("loads", row.condition or ""))
     if row.layers:
-        found.append(("blocks", "on layers " + "; ".join(f"{spans(layers)} of {name}" for name, layers in row.layers)))
+        found.append(("blocks", "on " + "; ".join(f"{layers} of {name}" for name, layers in row.layers)))
     if row.lacking:
         found.append(("checkpoints", "; ".join(f"not on {form.where}: {form.fact.absent}" for form in row.lacking)))
     if not found:

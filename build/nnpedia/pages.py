@@ -131,7 +131,7 @@ def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str
         "about": prose.render(family.about, file=place(family.folder / "family.yml")),
     }
     html = render("family.html", **context)
-    return Page(uri, title, html, contents(notes.headings), plain(family.subtitle))
+    return Page(uri, title, html, contents(notes.headings, bool(family.variants)), plain(family.subtitle))
 
 
 def family_notes(entry: Entry, rows: Sequence[views.ValueRow]) -> prose.Prose:
@@ -146,10 +146,11 @@ def snippet_result(fact: SnippetFact) -> str:
     return render("result.html", fact=fact)
 
 
-def contents(notes: Sequence[prose.Heading]) -> list[prose.Heading]:
+def contents(notes: Sequence[prose.Heading], varied: bool = False) -> list[prose.Heading]:
     """The family page's table of contents, the notes' headings in their place."""
     heads = [
         (2, "block", "01 The block"),
+        *([(3, "variants", "Variants")] if varied else []),
         (2, "api", "02 The API"),
         (3, "values", "Values"),
         (3, "availability", "Availability"),

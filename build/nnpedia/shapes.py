@@ -74,10 +74,10 @@ class Diagram:
 
     @property
     def look(self) -> tuple[object, ...]:
-        """What two diagrams have to share for one to stand for both: everything but the numbers in it."""
-        placed = [(chip.value.host, chip.value.name, chip.x, chip.y, chip.width, chip.varies) for chip in self.chips]
-        panels = [(panel.title, panel.native, panel.y, panel.height, panel.style) for panel in self.panels]
-        return self.height, placed, panels, self.lines, self.labels
+        """What two diagrams have to share for one to stand for both: all but sizes, such as the number of experts."""
+        values = [(chip.value.host, chip.value.name, chip.varies) for chip in self.chips]
+        panels = [(panel.title, panel.native, panel.style) for panel in self.panels]
+        return values, panels, [label.text for label in self.labels], len(self.taps), len(self.lines)
 
 
 def between(source: Chip, target: Chip) -> str:

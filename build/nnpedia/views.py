@@ -15,6 +15,7 @@ from nnpedia.entry import Entry
 from nnpedia.readings import Reading, condition
 from nnpedia.record import ConfigRow, HostFact, Load, Reference, Run, ValueFact
 from nnpedia.variants import Signature, named, signature
+from nnpedia.wording import blocks
 
 #: Axes that belong to the call, not to the model: they keep their names where others show numbers.
 CALL_AXES = {"batch", "seq", "query", "key"}
@@ -47,7 +48,7 @@ class ValueRow:
     sized_on: str = ""  # the checkpoint whose sizes the shape has, where it is not the page's first
     otherwise: list[Form] = field(default_factory=list)
     absent_on: dict[str, str] = field(default_factory=dict)  # run to the reason
-    layers: list[tuple[str, list[int]]] = field(default_factory=list)
+    layers: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def anchor(self) -> str:
@@ -223,17 +224,21 @@ def value_row(entry: Entry, said: Sequence[tuple[Record, ValueFact]], path: str)
     )
 
 
-def some_layers(said: Sequence[tuple[Record, ValueFact]]) -> list[tuple[str, list[int]]]:
-    """The blocks that have a value, where not every block does: on the first such reference and on every run."""
-    found: dict[tuple[int, ...], list[str]] = {}
+def some_layers(said: Sequence[tuple[Record, ValueFact]]) -> list[tuple[str, str]]:
+    """The blocks that have a value, where not every block does: on the first such reference and on every run.
+
+    Checkpoints and blocks, both in words.
+    """
+    found: dict[str, list[str]] = {}
     full_size = False
     for record, fact in said:
         layers = kinds.layers_of(record, fact)
         if layers is None or fact.absent is not None or (full_size and isinstance(record, Reference)):
             continue
         full_size = full_size or isinstance(record, Reference)
-        found.setdefault(tuple(layers), []).append(record.origin.name)
-    return [(", ".join(names), list(layers)) for layers, names in found.items()]
+        total = sum(len(kind.layers) for kind in record.kinds)
+        found.setdefault(blocks(layers, total), []).append(record.origin.name)
+    return [(", ".join(names), layers) for layers, names in found.items()]
 
 
 def agreed(findings: Iterable[bool | None]) -> bool | None:

@@ -41,6 +41,14 @@ def in_words(error: float | None) -> str:
     return "exact" if error == 0 else f"{epsilons(error)} ε"
 
 
+def blocks(layers: Sequence[int], total: int) -> str:
+    """Some of a model's blocks: `layers 0–2, 5`, or how many of how many where that is a long list."""
+    listed = spans(layers)
+    if listed.count(",") > 2:
+        return f"{len(layers)} of {total} layers"
+    return f"{'layer' if len(layers) == 1 else 'layers'} {listed}"
+
+
 def spans(layers: Sequence[int]) -> str:
     """Layer numbers as ranges: `0–4, 6–10`."""
     runs: list[list[int]] = []
