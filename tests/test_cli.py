@@ -194,13 +194,25 @@ def test_a_checkpoint_that_cannot_be_loaded(
     assert says in ended.line
 
 
+@pytest.mark.parametrize("choice", [("--attn", "eagre"), ("--experts", "eagre")], ids=["attention", "experts"])
+def test_a_choice_that_no_class_takes_is_bad_input(run: Run, choice: tuple[str, str]) -> None:
+    ended = run("support", "phimoe:forge", *choice)
+    assert ended.code == 2
+    assert "eagre" in ended.line
+
+
+def test_a_choice_of_snippets_takes_no_json(run: Run, families: Path) -> None:
+    ended = run("test", "gpt2", "-k", "x", "--json", "--families", families)
+    assert (ended.code, "--json" in ended.line) == (2, True)
+
+
 def test_an_unexpected_error_is_one_line_too_and_debug_shows_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(folder: Path) -> None:
         raise KeyError("x")
 
     monkeypatch.setattr("nnpedia.family.load_families", broken)
     ended = run("families")
-    assert (ended.code, ended.line) == (1, "nnpedia: unexpected KeyError: 'x' (NNPEDIA_DEBUG=1 shows where)")
+    assert (ended.code, ended.line) == (1, "nnpedia: unexpected KeyError: 'x' (nnpedia --debug shows where)")
     monkeypatch.setattr(sys, "argv", ["nnpedia", "--debug", "families"])
     with pytest.raises(KeyError):
         cli.main()

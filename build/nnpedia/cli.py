@@ -27,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[FAMILY]...", help="Which; all when none is named.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="FAMILY", help="Which; all when none is named.")]
 Folder = Annotated[Path | None, typer.Option("--families", metavar="DIR", help="A folder of families to use instead.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Workers = Annotated[int, typer.Option(min=1, help="How many units run at once.")]
@@ -54,7 +54,7 @@ def main() -> NoReturn:
     except Exception as error:
         from nnpedia.pool import one_line
 
-        _end(error, f"nnpedia: unexpected {one_line(error)} (NNPEDIA_DEBUG=1 shows where)", 1)
+        _end(error, f"nnpedia: unexpected {one_line(error)} (nnpedia --debug shows where)", 1)
     sys.exit(0)
 
 
@@ -96,7 +96,7 @@ def build(
     hub: Annotated[bool, typer.Option("--hub", help="Run the public checkpoints of the Hub too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the records up to date and render the site from them."""
+    """Bring the records up to date, then the site."""
     from nnpedia.cache import checkout
 
     _use(folder)
@@ -134,10 +134,15 @@ def run_checks(
     hub: Annotated[bool, typer.Option("--hub", help="Test the public checkpoints of the Hub too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Do every check again: shapes, probes, laws, writes and snippets; with -k, only the snippets that match."""
+    """Do every check again; with -k, only some snippets.
+
+    What is checked: shapes, probes, laws, writes and snippets.
+    """
     _use(folder)
     if expression is None:
         raise typer.Exit(_run_units(names, workers, force=True, hub=hub, as_json=as_json))
+    if as_json or hub:
+        raise NnpediaError(f"-k runs snippets through pytest, which takes no {'--json' if as_json else '--hub'}")
     raise typer.Exit(_run_snippets(names, expression))
 
 
@@ -195,7 +200,7 @@ def support(
     folder: Folder = None,
     as_json: Json = False,
 ) -> None:
-    """Say which values a checkpoint has under a load, and for the others why not."""
+    """Say which values a load has, and why not the others."""
     from nnpedia.reporting import print_json
 
     _use(folder)
@@ -213,7 +218,7 @@ def support(
 
 @app.command("print")
 def print_model(checkpoint: Checkpoint, attn: Attention = None, experts: Experts = None, folder: Folder = None) -> None:
-    """Print a checkpoint's tree under the standard names, with its values."""
+    """Print the tree under the standard names."""
     _use(folder)
     with _quiet():
         text = str(_load(checkpoint, attn, experts))
@@ -273,10 +278,15 @@ def _run_snippets(names: list[str] | None, expression: str) -> int:
 
 
 def _load(checkpoint: str, attn: str | None, experts: str | None) -> Any:
-    """The checkpoint as a `StandardizedTransformer`."""
+    """The checkpoint as a `StandardizedTransformer`; raises `NnpediaError` for a choice its class does not take."""
     from nnpedia import StandardizedTransformer
 
-    return StandardizedTransformer(checkpoint, attn_implementation=attn, experts_implementation=experts)
+    try:
+        return StandardizedTransformer(checkpoint, attn_implementation=attn, experts_implementation=experts)
+    except (ValueError, ImportError) as error:  # how transformers refuses an implementation
+        if attn is None and experts is None:
+            raise
+        raise NnpediaError(str(error), where=checkpoint) from error
 
 
 @contextmanager
