@@ -11,6 +11,8 @@ import torch
 from forged import FAMILIES, PROMPT, each_family, full, is_mixture, spec
 from reading import Spot, blocks_with, epsilons, everything, in_order, reading
 
+from nnpedia import Unavailable
+
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SHORT = "Two plus two"
@@ -218,6 +220,27 @@ def test_the_next_token_is_that_of_the_last_real_token(family: str, side: str) -
     for found, expected in [(batch[:1], alone[0]), (batch[1:], alone[1]), (short, alone[1]), (long, alone[0])]:
         assert found.shape == expected.shape
         assert epsilons(found, expected) < ROUNDING
+
+
+@pytest.mark.parametrize("family", ["llama"])
+def test_the_next_token_is_that_of_the_last_real_token_also_of_some_logits(family: str) -> None:
+    """`logits_to_keep` as a number or as positions, and one line where it leaves the position out."""
+    model = full(family)
+    with model.trace(PROMPT):
+        ids = model.input_ids.save()
+        expected = model.next_token_probs.save()
+    seq = ids.shape[1]
+    for keep in (1, 2, torch.tensor([seq - 1, 0]), torch.tensor([0, -1])):
+        with model.trace(PROMPT, logits_to_keep=keep):
+            found = model.next_token_probs.save()
+        assert epsilons(found, expected) < ROUNDING
+    for keep in (torch.tensor([0]), torch.tensor([0, 1])):
+        with pytest.raises(Unavailable, match="logits_to_keep leaves out"):  # noqa: SIM117 (a trace stands alone)
+            with model.trace(PROMPT, logits_to_keep=keep):
+                model.next_token_probs.save()
+    with padding(model, "right"), pytest.raises(Unavailable, match="logits_to_keep leaves out"):  # noqa: SIM117
+        with model.trace([PROMPT, SHORT], logits_to_keep=1):
+            model.next_token_probs.save()
 
 
 # -- decode steps -------------------------------------------------------------------------------

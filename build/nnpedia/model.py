@@ -35,7 +35,8 @@ LOAD_OPTIONS = {
 class Call:
     """The forward call in progress: its count in this run, its rows, its length, each row's last real position.
 
-    `cache` is the one it continues, when it was given one that holds something.
+    `cache` is the one it continues, when it was given one that holds something. `kept` are the positions that
+    `logits_to_keep` picks one by one, when it does.
     """
 
     index: int
@@ -43,6 +44,7 @@ class Call:
     seq: int
     last: torch.Tensor
     cache: Any = None
+    kept: torch.Tensor | None = None
 
     @property
     def decodes(self) -> bool:
@@ -276,7 +278,9 @@ class StandardizedTransformer(TransformersModel, Host):
             last = (positions[-1:]).expand(batch)
         index = 0 if self._current is None else self._current.index + 1
         cache = kwargs.get("cache", kwargs.get("past_key_values"))
-        self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None)
+        keep = kwargs.get("logits_to_keep")
+        kept = positions[keep.to(positions.device)] if isinstance(keep, torch.Tensor) else None
+        self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None, kept)
 
     def dispatch(self) -> None:
         """Load the weights; raises `CheckpointError` in one line when they cannot be."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nnpedia.errors import Unavailable
+
 if TYPE_CHECKING:
     from nnpedia.hosts import Hosting
 
@@ -53,12 +55,17 @@ def next_token_probs(host: Hosting) -> torch.Tensor:
     side.
     """
     logits: torch.Tensor = host.logits  # type: ignore[attr-defined]
-    rows = host.root.rows()
-    last = host.root.call().last[rows.start : rows.start + rows.size]
-    # With `logits_to_keep` the model returns the last positions only.
-    offset = host.root.call().seq - logits.shape[1]
-    index = (last - offset).view(-1, 1, 1).expand(-1, 1, logits.shape[-1])
-    return logits.gather(1, index).squeeze(1).softmax(-1)
+    rows, call = host.root.rows(), host.root.call()
+    index = call.last[rows.start : rows.start + rows.size]
+    if call.kept is not None or logits.shape[1] != call.seq:  # `logits_to_keep`: some positions, or the last ones
+        last_ones = torch.arange(call.seq - logits.shape[1], call.seq, device=index.device)
+        there = (last_ones if call.kept is None else call.kept) == index.unsqueeze(1)
+        if not there.any(1).all():
+            raise Unavailable(
+                "next_token_probs", "logits_to_keep leaves out a prompt's last real position", where=host.place
+            )
+        index = there.int().argmax(1)
+    return logits.gather(1, index.view(-1, 1, 1).expand(-1, 1, logits.shape[-1])).squeeze(1).softmax(-1)
 
 
 def at(host: Hosting, address: str, native: str | None = None, layout: tuple[str, ...] = ()) -> Any:
