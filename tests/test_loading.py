@@ -116,6 +116,43 @@ def test_a_module_that_is_no_transformer_is_refused() -> None:
         StandardizedTransformer(torch.nn.Linear(2, 2))
 
 
+@pytest.mark.parametrize("kind", ["AutoModel", "AutoModelForSequenceClassification"])
+def test_a_module_without_a_language_model_head_is_refused(kind: str) -> None:
+    import transformers
+
+    module = getattr(transformers, kind).from_pretrained(folder("llama"))
+    with pytest.raises(CheckpointError, match="is not a causal language model"):
+        StandardizedTransformer(module)
+
+
+def test_a_weight_the_files_lack_is_refused_and_not_drawn_at_random(tmp_path: Path) -> None:
+    """Also a second time: nothing runs on what was loaded by half."""
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    copy = tmp_path / "lacking"
+    shutil.copytree(folder("llama"), copy)
+    weights = load_file(copy / "model.safetensors")
+    del weights["model.layers.1.input_layernorm.weight"]
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    model = StandardizedTransformer(copy)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"lacks the weights model.layers.1.input_layernorm.weight"):
+            model.dispatch()
+        assert not model.dispatched
+    with pytest.raises(CheckpointError, match="lacks the weights"):  # noqa: SIM117 (a trace stands alone)
+        with model.trace(PROMPT):
+            model.logits.save()
+
+
+@pytest.mark.parametrize("load", [{"attn_implementation": "bogus"}, {"dtype": "float31"}])
+def test_a_choice_that_transformers_does_not_know_is_one_line(load: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match="it cannot be loaded so") as caught:
+        StandardizedTransformer(folder("llama"), **load)
+    assert "\n" not in str(caught.value)
+
+
 @each_family
 def test_dtype_is_a_torch_dtype_or_its_name(family: str) -> None:
     """And the values are in it."""

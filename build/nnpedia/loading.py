@@ -62,6 +62,8 @@ def _open_module(module: torch.nn.Module, tokenizer: Any, load: dict[str, Any]) 
         raise CheckpointError(
             f"{type(module).__name__} is not a transformers model: it has no config with a model_type"
         )
+    if not getattr(module, "can_generate", lambda: False)():
+        raise CheckpointError(f"{type(module).__name__} is not a causal language model: load AutoModelForCausalLM")
     check_choices(type(module), load)
     if "attn_implementation" in load:
         module.set_attn_implementation(load.pop("attn_implementation"))  # type: ignore[operator]
@@ -101,15 +103,36 @@ class TokenIdsOnly:
 
 
 @contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Turn whatever a library raises over a bad file into one line."""
+def reading(name: str, what: str = "the checkpoint cannot be read") -> Iterator[None]:
+    """Turn whatever a library raises over a bad file or a bad choice into one line."""
     try:
         yield
     except NnpediaError:
         raise
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(f"the checkpoint cannot be read: {text[:300]}", where=name) from error
+        raise CheckpointError(f"{what}: {text[:300]}", where=name) from error
 
 
-reading_weights = reading
+@contextmanager
+def reading_weights(name: str) -> Iterator[None]:
+    """The same while weights load; raises for a weight the files lack, where transformers draws one at random."""
+    from transformers import PreTrainedModel
+
+    finish: Any = PreTrainedModel._finalize_model_loading
+    missing: list[str] = []
+
+    def finishing(*args: Any, **kwargs: Any) -> Any:
+        info = finish(*args, **kwargs)
+        missing.extend(sorted(info.missing_keys))
+        return info
+
+    PreTrainedModel._finalize_model_loading = staticmethod(finishing)
+    try:
+        with reading(name):
+            yield
+    finally:
+        PreTrainedModel._finalize_model_loading = staticmethod(finish)
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise CheckpointError(f"the checkpoint lacks the weights {', '.join(missing[:3])}{more}", where=name)

@@ -104,7 +104,7 @@ class StandardizedTransformer(TransformersModel, Host):
             "device": device,
         }
         load = {key: value for key, value in asked.items() if value is not None}
-        from nnpedia.loading import open_checkpoint
+        from nnpedia.loading import open_checkpoint, reading
 
         opened = open_checkpoint(checkpoint, revision, kwargs.pop("tokenizer", None), load)
         self.family = for_config(find_family(opened.model_type, families), opened.config)
@@ -114,15 +114,17 @@ class StandardizedTransformer(TransformersModel, Host):
         self.probing = False
         self._current: Call | None = None
         self._opened: torch.nn.Module | None = None
-        super().__init__(
-            opened.source,
-            task="text-generation",
-            tokenizer=opened.tokenizer,
-            rename=renames(self.family),
-            envoys={PATHS[host]: envoy for host, envoy in reversed(host_classes(self.family).items())},
-            **opened.load,
-            **kwargs,
-        )
+        named = str(checkpoint) if isinstance(opened.source, str) else type(opened.source).__name__
+        with reading(named, "it cannot be loaded so"):
+            super().__init__(
+                opened.source,
+                task="text-generation",
+                tokenizer=opened.tokenizer,
+                rename=renames(self.family),
+                envoys={PATHS[host]: envoy for host, envoy in reversed(host_classes(self.family).items())},
+                **opened.load,
+                **kwargs,
+            )
         for name, length in self._lengths().items():
             object.__setattr__(self, name, length)
 
@@ -286,8 +288,12 @@ class StandardizedTransformer(TransformersModel, Host):
         """Load the weights; raises `CheckpointError` in one line when they cannot be."""
         from nnpedia.loading import reading_weights
 
-        with reading_weights(str(self.repo_id)):
-            super().dispatch()
+        try:
+            with reading_weights(str(self.repo_id)):
+                super().dispatch()
+        except CheckpointError:
+            self.dispatched = False  # a later trace must not run what was loaded by half
+            raise
 
 
 def _holds_a_past(cache: Any) -> bool:
