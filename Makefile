@@ -1,6 +1,7 @@
 # make site    the encyclopedia into public/
 # make test    every test
 # make check   style, types and specs, without loading a model
+# make setup   the environment alone, in .venv
 # make serve   the site at http://127.0.0.1:8000, rebuilt as files change
 # make clean   what was built (the checkpoints and the environment stay); make distclean: those too
 #
