@@ -211,7 +211,7 @@ def support(
         return
     width = max((len(f"{row.host}.{row.name}") for row in rows), default=0)
     for row in rows:
-        advice = ", ".join(f"{key}={choice}" for key, choice in row.load)
+        advice = " ".join(f"--{key.removesuffix('_implementation')} {choice}" for key, choice in row.load)
         says = "yes" if row.available else f"no: {row.reason}" + (f" (load with {advice})" if advice else "")
         print(f"{row.host}.{row.name}".ljust(width), "", says)
 
