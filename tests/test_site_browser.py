@@ -150,7 +150,7 @@ def test_every_value_row_is_reached_by_its_own_link(browser: object, site: str, 
 
 def test_a_link_to_a_value_of_an_absent_host_unfolds_it(browser: object, site: str) -> None:
     visit = Visit(browser, "desk", "light", site)
-    visit.open("families/phimoe/#value-linear_attn-keys")
+    visit.page.goto(f"{site}families/phimoe/#value-linear_attn-keys")
     assert visit.page.locator("[id='value-linear_attn-keys']").is_visible()
     visit.context.close()
 
