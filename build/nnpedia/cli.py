@@ -278,15 +278,10 @@ def _run_snippets(names: list[str] | None, expression: str) -> int:
 
 
 def _load(checkpoint: str, attn: str | None, experts: str | None) -> Any:
-    """The checkpoint as a `StandardizedTransformer`; raises `NnpediaError` for a choice its class does not take."""
+    """The checkpoint as a `StandardizedTransformer`."""
     from nnpedia import StandardizedTransformer
 
-    try:
-        return StandardizedTransformer(checkpoint, attn_implementation=attn, experts_implementation=experts)
-    except (ValueError, ImportError) as error:  # how transformers refuses an implementation
-        if attn is None and experts is None:
-            raise
-        raise NnpediaError(str(error), where=checkpoint) from error
+    return StandardizedTransformer(checkpoint, attn_implementation=attn, experts_implementation=experts)
 
 
 @contextmanager
