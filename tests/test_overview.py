@@ -261,6 +261,13 @@ def test_kinds_of_one_layer_type_are_told_apart_by_their_classes() -> None:
         BlockKind(name="block", layers=[1, 2], hosts=[attention, host("mlp", "Mixture", "h.1.mlp")]),
     ]
     assert kinds.labels(both) == ["Dense", "Mixture"]
+    hybrid = [kind.model_copy(update={"name": "linear_attention"}) for kind in both]
+    other = BlockKind(name="full_attention", layers=[3], hosts=[host("self_attn", "Other", "h.3.self_attn")])
+    assert kinds.labels([*hybrid, other]) == [
+        "linear_attention · Dense",
+        "linear_attention · Mixture",
+        "full_attention",
+    ]
     assert kinds.labels([kind.model_copy(update={"name": f"{kind.layers}"}) for kind in both]) == ["[0]", "[1, 2]"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from nnpedia.record import BlockKind, HostFact, Reference, Run, ValueFact
@@ -10,12 +9,12 @@ from nnpedia.record import BlockKind, HostFact, Reference, Run, ValueFact
 
 def labels(kinds: Sequence[BlockKind]) -> list[str]:
     """A name for each kind, told from the others by its classes where the config's layer types do not do it."""
-    repeated = Counter(kind.name for kind in kinds)
-    shared = set.intersection(*({host.native_class for host in kind.hosts} for kind in kinds)) if kinds else set()
     named = []
     for kind in kinds:
+        alike = [{host.native_class for host in other.hosts} for other in kinds if other.name == kind.name]
+        shared = set.intersection(*alike)
         own = list(dict.fromkeys(host.native_class for host in kind.hosts if host.native_class not in shared))
-        if repeated[kind.name] == 1 or not own:
+        if len(alike) == 1 or not own:
             named.append(kind.name)
         else:
             named.append(" · ".join([*([] if kind.name == "block" else [kind.name]), *own]))
