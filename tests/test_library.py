@@ -88,12 +88,29 @@ def sdpa_and_eager_experts(family: str) -> Any:
     return load(family, **options, **({"experts_implementation": "eager"} if chooses_experts(family) else {}))
 
 
+@each_family
+def test_a_misspelt_assignment_is_refused_with_the_nearest_name(family: str) -> None:
+    """Python would take it as a new attribute, and the experiment would find no effect."""
+    model = full(family)
+    with pytest.raises(AttributeError, match=r"no 'layer_outputt' to assign to; did you mean 'layer_output'"):  # noqa: SIM117
+        with model.trace(PROMPT):
+            model.layers[0].layer_outputt = 0
+    with pytest.raises(AttributeError, match=r"layers\[0\] has no 'layer_outptu'; did you mean 'layer_output'"):
+        _ = model.layers[0].layer_outptu
+
+
+def block_with(model: Any, host: str) -> int:
+    """Block 1, or the first of the others where block 1 has no such host."""
+    layers = [1, 0, *range(2, model.num_layers)]
+    return next(layer for layer in layers if host_at(model, layer, host) is not None)
+
+
 def unavailable(model: Any, host: str, name: str) -> Unavailable:
-    """The error of a value on block 1, raised at the line that asks for it."""
+    """The error of a value on the first block that has its host, raised at the line that asks for it."""
     reached = []
     with pytest.raises(Unavailable) as caught, model.trace(PROMPT):  # noqa: PT012 (which line raises is the point)
         reached.append("before")
-        getattr(host_at(model, 1, host), name)
+        getattr(host_at(model, block_with(model, host), host), name)
         reached.append("after")
     assert reached == ["before"]
     return caught.value
@@ -107,11 +124,13 @@ def test_scores_and_pattern_under_sdpa_name_the_load_that_has_them(family: str) 
     if "sdpa" not in attentions(family):
         pytest.skip("transformers loads the class with eager attention only")
     for name in ("attention_scores", "attention_probabilities"):
-        error = unavailable(sdpa_and_eager_experts(family), "self_attn", name)
+        model = sdpa_and_eager_experts(family)
+        error, layer = unavailable(model, "self_attn", name), block_with(model, "self_attn")
         assert error.value == name
         assert error.load == {"attn_implementation": "eager"}
         assert str(error) == (
-            f"model.layers[1].self_attn: {name} is not available: attn_implementation 'sdpa' does not compute it; "
+            f"model.layers[{layer}].self_attn: {name} is not available: "
+            "attn_implementation 'sdpa' does not compute it; "
             'load with attn_implementation="eager"'
         )
 

@@ -17,7 +17,7 @@ from nnsight.intervention.interleaver import Mediator, OutOfOrderError
 from nnsight.intervention.source import SourceNotAvailable
 
 from nnpedia import formula
-from nnpedia.errors import AddressError, ModelError, NnpediaError, ReadTooLate, Unavailable
+from nnpedia.errors import AddressError, ModelError, NnpediaError, ReadTooLate, Unavailable, nearest
 from nnpedia.family import Family
 from nnpedia.values import Value
 
@@ -173,7 +173,21 @@ class Host(Hosting, Envoy):
             if name in self.family.virtual:
                 return self.__dict__.setdefault(f"_virtual_{name}", virtual_class(name, self.family)(self))
             raise MissingHost(f"this block has no {name}{_holders(self, name)}", where=self.place)
-        return super().__getattr__(name)
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("_") or "_module" not in self.__dict__:
+                raise
+            raise AttributeError(f"{self.place} has no {name!r}{nearest(name, self._names())}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not isinstance(value, torch.nn.Module):
+            refuse_unknown(self, name)
+        super().__setattr__(name, value)
+
+    def _names(self) -> list[str]:
+        """The standard values that can be asked of this host, and its modules."""
+        return [*self.family.values[self.host_name], *self._child_map]
 
     def _update(self, module: torch.nn.Module) -> None:
         self.forget()
@@ -190,6 +204,11 @@ class VirtualHost(Hosting):
         self.interleaver = block.interleaver
         self.path = block.path
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "path" in self.__dict__:
+            refuse_unknown(self, name)
+        super().__setattr__(name, value)
+
     @property
     def start(self) -> Any:
         return self.block
@@ -200,6 +219,19 @@ class VirtualHost(Hosting):
 
     def __repr__(self) -> str:
         return f"{self.place}: values of the block's own modules"
+
+
+class MissingValue(ModelError, AttributeError):
+    """An assignment in a trace to a name that the host does not have: it would change nothing."""
+
+
+def refuse_unknown(host: Any, name: str) -> None:
+    """Raise `MissingValue` for a misspelt assignment in a trace, which Python would take without a word."""
+    if name.startswith("_") or hasattr(type(host), name) or name in host.__dict__:
+        return
+    if "interleaver" in host.__dict__ and host.interleaver.interleaving:
+        hint = nearest(name, host.family.values[host.host_name])
+        raise MissingValue(f"there is no {name!r} to assign to{hint}", where=host.place)
 
 
 class MissingHost(ModelError, AttributeError):
