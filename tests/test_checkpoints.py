@@ -215,7 +215,7 @@ def test_a_pinned_revision_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path:
     asked: list[Any] = []
     monkeypatch.setattr(hub, "fetch", lambda name, revision: asked.append((name, revision)) or tmp_path)
     family = SimpleNamespace(
-        family="llama", packages=(), forge={}, architecture="LlamaForCausalLM",
+        family="llama", packages=(), forge={}, variants={}, variant=(), architecture="LlamaForCausalLM",
         checkpoints=(SimpleNamespace(id=NAME, revision=COMMIT, dtype="float32", origin="published", config={}),),
     )  # fmt: skip
     checkpoints.materialize(checkpoints.runnables(family, hub=True)[-1], family)  # type: ignore[arg-type]

@@ -28,6 +28,14 @@ def test_an_edit_in_place_does_not_reach_one_copy_alone() -> None:
     assert torch.equal(native, before)
 
 
-def test_copies_stand_beside_what_is_copied() -> None:
-    with pytest.raises(SpecError, match="names other axes on its left"):
-        parse_pattern("batch num_kv_heads copies seq head_dim -> batch num_kv_heads seq head_dim", AXES)
+def test_an_axis_of_copies_alone_is_read_at_one_and_written_at_all() -> None:
+    pattern = parse_pattern("batch num_kv_heads copies seq head_dim -> batch num_kv_heads seq head_dim", AXES)
+    heads = torch.randn(2, 3, 5, 4)
+    native = heads.unsqueeze(2).repeat(1, 1, 6, 1, 1)
+    assert torch.equal(pattern.split(native, {}), heads)
+    assert torch.equal(pattern.merge(-heads, native), -native)
+
+
+def test_copies_belong_to_no_layout() -> None:
+    with pytest.raises(SpecError, match="must end in the layout's axes"):
+        parse_pattern("batch num_kv_heads copies seq head_dim -> batch num_kv_heads copies seq head_dim", AXES)
