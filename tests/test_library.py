@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import torch
 from forged import FAMILIES, PROMPT, attentions, chooses_experts, each_family, full, load, spec
-from reading import everything, in_order
+from reading import blocks_with, everything, has, in_order
 
 from nnpedia import (
     LayoutError,
@@ -16,6 +17,7 @@ from nnpedia import (
     ReadTooLate,
     Unavailable,
 )
+from nnpedia.hosts import MissingHost
 from nnpedia.observe import host_at
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -144,18 +146,25 @@ def test_expert_outputs_under_eager_experts_name_the_load_that_has_them(family: 
 
 @each_family
 def test_an_absent_value_gives_the_specs_reason(family: str) -> None:
-    """And no load, since none would give it; reading and assigning alike."""
+    """And no load, since none would give it; reading and assigning alike. A host no block has is missing itself."""
+    model = full(family)
     for host, table in spec(family).values.items():
+        nowhere = host != "model" and all(host_at(model, layer, host) is None for layer in range(model.num_layers))
         for name, value in table.items():
-            if value.absent is not None and host in ("layers", "mlp", "self_attn"):
-                error = unavailable(full(family), host, name)
+            if nowhere:
+                assert value.absent is not None
+            elif value.absent is not None and host != "model":
+                error = unavailable(model, host, name)
                 assert error.reason == value.absent
                 assert error.load == {}
-    model = full(family)
+        if nowhere:
+            with pytest.raises(MissingHost, match=rf"^model\.layers\[0\]: this block has no {host}$"):
+                getattr(model.layers[0], host)
+    host = "layers" if host_at(model, 0, "mlp") is None else "mlp"
     first = {spot[2] for spot, value in everything(model).items() if spot[0] == 0 and not isinstance(value, Exception)}
-    lacking = "mlp_neurons" if "mlp_neurons" not in first else "router_logits"
+    lacking = next(name for name in spec(family).values[host] if name not in first)
     with pytest.raises(Unavailable, match=lacking), model.trace(PROMPT):
-        setattr(model.layers[0].mlp, lacking, torch.zeros(1))
+        setattr(host_at(model, 0, host), lacking, torch.zeros(1))
 
 
 def test_what_is_said_of_a_load_is_said_before_the_forward_is_asked() -> None:
@@ -199,9 +208,17 @@ def test_a_tensor_of_another_shape_is_refused_with_both_shapes(family: str) -> N
 def test_a_native_layout_is_not_taken_for_the_standard_one(family: str) -> None:
     """Heads side by side, or tokens in one line, are the model's layout: the value has its own."""
     model = full(family)
-    attention = model.layers[0].self_attn
-    with pytest.raises(LayoutError, match=r"HeadOutputs \[batch seq num_heads head_dim\]"), model.trace(PROMPT):
-        attention.attention_premix = attention.attention_premix.flatten(-2)
+    flattened = {("self_attn", "attention_premix"): (-2, -1), ("linear_attn", "head_outputs"): (0, 1)}
+    present = [(host, name) for host, name in flattened if has(family, host, name)]
+    assert present
+    for host, name in present:
+        value = spec(family).values[host][name]
+        layout = f"{value.layout} [{' '.join(spec(family).axes(value))}]"
+        if host == "self_attn":
+            assert layout == "HeadOutputs [batch seq num_heads head_dim]"
+        mixer = host_at(model, blocks_with(family, host, name)[0], host)
+        with pytest.raises(LayoutError, match=re.escape(layout)), model.trace(PROMPT):
+            setattr(mixer, name, getattr(mixer, name).flatten(*flattened[host, name]))
 
 
 @each_family
@@ -216,11 +233,17 @@ def test_derived_values_are_read_only(family: str) -> None:
 def test_edits_in_place_reach_the_model_and_reads_see_them(family: str) -> None:
     """At every value that is a place, and also where it is laid out as a copy: slices, twice, and augmented."""
     model = full(family)
-    for host, name in (("self_attn", "attention_premix"), ("self_attn", "attention_queries"), ("layers", "layer_mid")):
-        if spec(family).values[host][name].absent is not None:
-            continue
-        block = model.layers[0]
-        at = block if host == "layers" else getattr(block, host)
+    places = [
+        ("self_attn", "attention_premix"),
+        ("self_attn", "attention_queries"),
+        ("linear_attn", "premix"),
+        ("linear_attn", "values"),
+        ("layers", "layer_mid"),
+    ]
+    present = [(host, name) for host, name in places if has(family, host, name)]
+    assert present
+    for host, name in present:
+        at = host_at(model, blocks_with(family, host, name)[0], host)
         with model.trace(PROMPT):
             before = getattr(at, name).clone().save()
             getattr(at, name)[:, 3:5] += 1
@@ -254,11 +277,15 @@ def test_what_was_saved_is_not_changed_later(family: str) -> None:
     kept: dict[Any, Any] = {}
     with model.trace(PROMPT):
         for spot in in_order(model):
+            host = host_at(model, spot[0], spot[1])
+            if host is None:
+                continue
             try:
-                kept[spot] = getattr(host_at(model, spot[0], spot[1]), spot[2])
+                kept[spot] = getattr(host, spot[2])
             except Unavailable:
                 continue
     assert len(kept) > 40
+    assert kept.keys() == {spot for spot, value in everything(model).items() if not isinstance(value, Exception)}
     for spot, value in kept.items():
         expected = everything(model)[spot]
         assert torch.equal(value, expected) if isinstance(value, torch.Tensor) else value == expected, spot

@@ -7,6 +7,8 @@ import torch
 from forged import FAMILIES, PROMPT, each_family, encoded, full, is_mixture
 from reading import as_usual, blocks_with, epsilons, everything, has, law_holds
 
+from nnpedia.observe import host_at
+
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -32,15 +34,21 @@ def test_a_write_to_the_stream_moves_what_follows_by_what_was_written(family: st
 
 @each_family
 def test_silenced_sublayers_leave_the_stream_as_it_came(family: str) -> None:
-    if not law_holds(family, "layers", "residual_sum"):
+    """Of every kind of block: those whose mixer is attention, those whose mixer is recurrent, those with both."""
+    mixers = {"residual_sum": ("self_attn", "attention_output"), "recurrent_sum": ("linear_attn", "linear_attn_output")}
+    summed = [mixer for law, mixer in mixers.items() if law_holds(family, "layers", law)]
+    if not summed:
         pytest.skip("the block does not add its contributions as they are")
     model = full(family)
-    for layer in blocks_with(family, "mlp", "mlp_output"):
+    contributions = [f"{host}.{name}" for host, name in (*mixers.values(), ("mlp", "mlp_output"))]
+    ordered = [spot for spot in model.forward_order() if spot in contributions]
+    for layer in sorted({layer for mixer in summed for layer in blocks_with(family, *mixer)}):
         block = model.layers[layer]
         with model.trace(PROMPT):
             came = block.layer_input.clone().save()
-            block.self_attn.attention_output = torch.zeros_like(block.self_attn.attention_output)
-            block.mlp.mlp_output = torch.zeros_like(block.mlp.mlp_output)
+            for host, name in (spot.split(".") for spot in ordered):
+                if (at := host_at(model, layer, host)) is not None:
+                    setattr(at, name, torch.zeros_like(getattr(at, name)))
             left = block.layer_output.clone().save()
         assert torch.equal(left, came)
 
@@ -125,8 +133,10 @@ def test_assigned_attention_is_what_the_attention_goes_on_with(family: str) -> N
             written = (attention.attention_head_outputs * -2).save()
             attention.attention_head_outputs = written
             premix = attention.attention_premix.clone().save()
-        if law_holds(family, "self_attn", "premix"):
+        if as_usual(family, "self_attn", "premix"):
             assert torch.equal(premix, written)
+        elif law_holds(family, "self_attn", "premix"):  # scaled on its way by what the heads have no part in
+            assert torch.equal(premix, everything(model)[layer, "self_attn", "attention_premix"] * -2)
 
 
 @each_family
