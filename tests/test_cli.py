@@ -271,18 +271,18 @@ def test_a_build_of_one_family_or_without_site_renders_nothing(quick: Path, run:
 def test_nothing_to_do_is_quick_and_imports_no_torch(quick: Path, run: Run) -> None:
     run("build")
     code = (
-        "import sys, time; started = time.perf_counter()\n"
+        "import sys, time\n"
         "from pathlib import Path\n"
         "from nnpedia import work\n"
         "work.build(folder=Path('families'), cache_folder=Path('.nnpedia'), produce='crashing:sample')\n"
         "assert not {'torch', 'transformers', 'nnsight'} & set(sys.modules), 'something heavy was imported'\n"
-        "print(time.perf_counter() - started)"
+        "print(time.process_time())"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=quick, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 3.0  # half of it on a machine with nothing else to do
+    assert float(done.stdout) < 3.0  # of processor time, whatever else the machine does
 
 
 @pytest.mark.slow
