@@ -23,6 +23,7 @@ from forged import (
 from reading import everything
 
 from nnpedia import CheckpointError, StandardizedTransformer, Unavailable, UnknownFamily
+from nnpedia.observe import host_at
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -155,13 +156,19 @@ def test_a_choice_that_transformers_does_not_know_is_one_line(load: dict[str, An
 
 @each_family
 def test_dtype_is_a_torch_dtype_or_its_name(family: str) -> None:
-    """And the values are in it."""
+    """And the values are in it; a config may keep the residual stream in single precision."""
+    kept = getattr(full(family)._module.config, "residual_in_fp32", False)
+    options = {}
+    if chooses_experts(family) and (full(family).hidden_size % 8 or full(family).intermediate_size % 8):
+        options = {"experts_implementation": "batched_mm"}  # the default kernel takes rows of 16 bytes and multiples
     for dtype in (torch.bfloat16, "bfloat16"):
-        model = StandardizedTransformer(folder(family), dtype=dtype)
+        model = StandardizedTransformer(folder(family), dtype=dtype, **options)
         with model.trace(PROMPT):
+            embeddings = model.token_embeddings.clone().save()
             stream = model.layers[0].layer_output.clone().save()
             probabilities = model.next_token_probs.clone().save()
-        assert stream.dtype == torch.bfloat16
+        assert embeddings.dtype == torch.bfloat16
+        assert stream.dtype == (torch.float32 if kept else torch.bfloat16)
         assert torch.isfinite(probabilities).all()
         close = everything(full(family))[0, "layers", "layer_output"]
         # On the average: where a router is near a tie, rounding sends a token elsewhere.
@@ -218,8 +225,15 @@ def test_sizes_are_the_configs(family: str) -> None:
     assert model.num_layers == config.num_hidden_layers
     assert model.hidden_size == config.hidden_size == model._module.get_input_embeddings().embedding_dim
     assert model.vocab_size == config.vocab_size == model._module.get_output_embeddings().weight.shape[0]
-    assert model.num_heads == config.num_attention_heads
-    assert model.num_kv_heads == getattr(config, "num_key_value_heads", config.num_attention_heads)
+    if "attention" in spec(family).parts:
+        shared = getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", False)
+        assert model.num_heads == config.num_attention_heads
+        assert model.num_kv_heads == (
+            1 if shared else getattr(config, "num_key_value_heads", config.num_attention_heads)
+        )
+    else:
+        assert not hasattr(model, "num_heads")
+        assert not hasattr(model, "num_kv_heads")
     if is_mixture(family):
         assert model.top_k == config.num_experts_per_tok
         assert 1 <= model.top_k < model.num_experts
@@ -234,11 +248,13 @@ def test_values_and_dir_name_what_can_be_read(family: str) -> None:
     readable = {".".join(spot[1:]) for spot, value in everything(model).items() if not isinstance(value, Exception)}
     assert set(model.values()) == readable
     assert len(model.values()) == len(set(model.values()))
-    for host, envoy in (("model", model), ("layers", model.layers[0]), ("mlp", model.layers[0].mlp)):
+    for host in spec(family).values:
         own = [name.split(".")[1] for name in model.values(host)]
-        assert own
+        layers = [None] if host == "model" else range(model.num_layers)
+        envoys = [envoy for layer in layers if (envoy := host_at(model, layer, host)) is not None]
+        assert bool(own) == bool(envoys)
         assert all(name.startswith(f"{host}.") for name in model.values(host))
-        assert set(own) <= set(dir(envoy))
+        assert all(set(own) <= set(dir(envoy)) for envoy in envoys)
 
 
 @each_family
@@ -263,7 +279,9 @@ def test_support_is_what_a_forward_gives(family: str) -> None:
                 have = [spot[0] for spot, value in own.items() if not isinstance(value, Exception)]
                 assert row.available == bool(have), row
                 assert row.layers == tuple(layer for layer in layers if layer in have), row
-                error = next((value for value in own.values() if isinstance(value, Unavailable)), None)
+                errors = [value for value in own.values() if isinstance(value, Unavailable)]
+                # What a load lacks is told of the blocks that are built to have the value.
+                error = next((error for error in errors if not error.layers), next(iter(errors), None))
                 absent = spec(family).values[row.host][row.name].absent
                 assert row.reason == (None if have else absent if error is None else error.reason)
                 assert dict(row.load) == ({} if error is None else error.load)

@@ -101,6 +101,7 @@ def gradient_spots(family: str) -> list[tuple[int | None, str, str]]:
         and spot[0] in (layer, None)
         and spot[2] not in steep
         and spec(family).values[spot[1]][spot[2]].at is not None
+        and spec(family).values[spot[1]][spot[2]].reaches == "logits"
     ]
 
 

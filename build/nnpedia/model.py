@@ -284,6 +284,10 @@ class StandardizedTransformer(TransformersModel, Host):
         kept = positions[keep.to(positions.device)] if isinstance(keep, torch.Tensor) else None
         self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None, kept)
 
+    def _load_meta(self, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        """The module without weights; it runs as the loaded one does, not as in training, which keeps no cache."""
+        return super()._load_meta(*args, **kwargs).eval()
+
     def dispatch(self) -> None:
         """Load the weights; raises `CheckpointError` in one line when they cannot be."""
         from nnpedia.loading import reading_weights

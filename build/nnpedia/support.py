@@ -93,11 +93,14 @@ def _row(
     errors = [value for value in asked.values() if isinstance(value, Exception)]
     if len(errors) < len(asked):
         return Support(host, name, layout, True, have)
-    error = errors[0]
+    # A block without the place says nothing of loads: one that is built to have the value does.
+    built = [error for error in errors if not getattr(error, "layers", ())]
+    error = (built or errors)[0]
     reason = error.reason if isinstance(error, Unavailable) else str(error)
     spec = model.family.values[host][name]
     options = model.load_options()
-    load = {option: choices[0] for option, choices in spec.needs.items() if options.get(option) not in choices}
+    needs = spec.needs if built else {}
+    load = {option: choices[0] for option, choices in needs.items() if options.get(option) not in choices}
     if load:
         reason = " and ".join(f"{option} {options.get(option)!r} does not compute it" for option in load)
     return Support(host, name, layout, False, reason=reason, load=tuple(load.items()))

@@ -172,9 +172,19 @@ class Value(property):
         for option, choices in self.spec.needs.items():
             chosen = host.root.load_options().get(option)
             if chosen is not None and chosen not in choices:
+                self._check_built(host)
                 raise Unavailable(
                     self.name, f"{option} {chosen!r} does not compute it", {option: choices[0]}, where=host.place
                 )
+
+    def _check_built(self, host: Hosting) -> None:
+        """Raise `Unavailable` where the block lacks the module of the value, which no load would give it."""
+        if self.address is None:
+            return
+        try:
+            self.descend(host)
+        except AddressError as error:
+            raise host.not_on_this_block(self.name, str(error)) from None
 
     def _repacked(self, host: Hosting, raw: Any, native: Tensor, value: Tensor, rows: Rows | None) -> Any:
         """The call's raw inputs or output with this value in its place."""
