@@ -17,6 +17,7 @@ from nnpedia import (
     ReadTooLate,
     Unavailable,
 )
+from nnpedia.errors import AddressError
 from nnpedia.hosts import MissingHost
 from nnpedia.observe import host_at
 
@@ -101,10 +102,19 @@ def test_a_misspelt_assignment_is_refused_with_the_nearest_name(family: str) -> 
         _ = model.layers[0].layer_outptu
 
 
-def block_with(model: Any, host: str) -> int:
-    """Block 1, or the first of the others where block 1 has no such host."""
-    layers = [1, 0, *range(2, model.num_layers)]
-    return next(layer for layer in layers if host_at(model, layer, host) is not None)
+def block_with(model: Any, host: str, name: str) -> int:
+    """A block that is built to have the value, else one that has its host; block 1 where that will do."""
+    layers = [layer for layer in [1, 0, *range(2, model.num_layers)] if host_at(model, layer, host) is not None]
+    return next((layer for layer in layers if is_built(host_at(model, layer, host), name)), layers[0])
+
+
+def is_built(host: Any, name: str) -> bool:
+    """Whether the modules that the value's address goes through are there."""
+    value = getattr(type(host), name)
+    try:
+        return value.address is None or value.descend(host) is not None
+    except AddressError:
+        return False
 
 
 def unavailable(model: Any, host: str, name: str) -> Unavailable:
@@ -112,7 +122,7 @@ def unavailable(model: Any, host: str, name: str) -> Unavailable:
     reached = []
     with pytest.raises(Unavailable) as caught, model.trace(PROMPT):  # noqa: PT012 (which line raises is the point)
         reached.append("before")
-        getattr(host_at(model, block_with(model, host), host), name)
+        getattr(host_at(model, block_with(model, host, name), host), name)
         reached.append("after")
     assert reached == ["before"]
     return caught.value
@@ -127,7 +137,7 @@ def test_scores_and_pattern_under_sdpa_name_the_load_that_has_them(family: str) 
         pytest.skip("transformers loads the class with eager attention only")
     for name in ("attention_scores", "attention_probabilities"):
         model = sdpa_and_eager_experts(family)
-        error, layer = unavailable(model, "self_attn", name), block_with(model, "self_attn")
+        error, layer = unavailable(model, "self_attn", name), block_with(model, "self_attn", name)
         assert error.value == name
         assert error.load == {"attn_implementation": "eager"}
         assert str(error) == (
