@@ -18,10 +18,21 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 SHORT = "Two plus two"
 
 #: Attention sums over padding too, whose weights are exactly zero, and matrix products block their sums by
-#: the batch's shape: sums of the same terms in another order. The largest distance seen is ten epsilons, 26 in
-#: next_token_probs: a softmax makes an error relative that was absolute, and logits of ten carry ten times their own.
-#: In a decode step behind three recurrent mixers, whose states carry what each call before rounded, it is 56.
-ROUNDING = 64
+#: the batch's shape: sums of the same terms in another order. The largest distance seen is ten epsilons.
+ROUNDING = 16
+#: A softmax makes an error relative that was absolute, and logits of ten carry ten times their own: 26 epsilons seen.
+ROUNDING_OF_PROBABILITIES = 32
+#: A recurrence carries what each token rounded. One epsilon on the embeddings of the forged hybrids becomes 48 to 196
+#: epsilons further on (7 on a Llama); between a prompt alone and in a batch the largest distance seen is 56.
+ROUNDING_OF_RECURRENCES = 64
+
+
+def bound(family: str, name: str) -> float:
+    """How many epsilons a value of a prompt in a batch may be from the same prompt's alone."""
+    if "recurrent" in spec(family).parts:
+        return ROUNDING_OF_RECURRENCES
+    return ROUNDING_OF_PROBABILITIES if name == "next_token_probs" else ROUNDING
+
 
 each_side = pytest.mark.parametrize("side", ["left", "right"])
 each_mixture = pytest.mark.parametrize("family", [name for name in FAMILIES if is_mixture(name)])
@@ -59,7 +70,7 @@ def rows_differ(family: str, batch: Any, row: int, alone: Any, tokens: int, side
         if isinstance(value, torch.Tensor) and not isinstance(batch[spot], Exception):
             cut = real(family, spot, batch[spot][row : row + 1], tokens, side)
             distance = epsilons(comparable(spot, cut), comparable(spot, value))
-            if not distance <= ROUNDING:
+            if not distance <= bound(family, spot[2]):
                 far[spot] = distance
         elif isinstance(value, torch.Tensor):
             far[spot] = batch[spot]
@@ -220,7 +231,7 @@ def test_the_next_token_is_that_of_the_last_real_token(family: str, side: str) -
                 long = model.next_token_probs.save()
     for found, expected in [(batch[:1], alone[0]), (batch[1:], alone[1]), (short, alone[1]), (long, alone[0])]:
         assert found.shape == expected.shape
-        assert epsilons(found, expected) < ROUNDING
+        assert epsilons(found, expected) < bound(family, "next_token_probs")
 
 
 @pytest.mark.parametrize("family", ["llama"])
@@ -234,7 +245,7 @@ def test_the_next_token_is_that_of_the_last_real_token_also_of_some_logits(famil
     for keep in (1, 2, torch.tensor([seq - 1, 0]), torch.tensor([0, -1])):
         with model.trace(PROMPT, logits_to_keep=keep):
             found = model.next_token_probs.save()
-        assert epsilons(found, expected) < ROUNDING
+        assert epsilons(found, expected) < bound(family, "next_token_probs")
     for keep in (torch.tensor([0]), torch.tensor([0, 1])):
         with pytest.raises(Unavailable, match="logits_to_keep leaves out"):  # noqa: SIM117 (a trace stands alone)
             with model.trace(PROMPT, logits_to_keep=keep):
@@ -282,7 +293,8 @@ def test_each_invoke_has_its_own_rows_in_every_step_of_a_generation(family: str)
             assert found.pop((None, "model", "input_size")) == [1, len(PROMPT) if step == 0 else 1]
             assert expected.pop((None, "model", "input_size")) == [1, len(prompt) if step == 0 else 1]
             for spot, value in expected.items():
-                assert epsilons(last_tokens(family, spot, found[spot], value), value) < ROUNDING, (step, spot)
+                distance = epsilons(last_tokens(family, spot, found[spot], value), value)
+                assert distance < bound(family, spot[2]), (step, spot)
 
 
 def last_tokens(family: str, spot: Spot, padded: torch.Tensor, alone: torch.Tensor) -> torch.Tensor:
@@ -312,7 +324,7 @@ def test_a_mixture_keeps_its_rows_apart_under_beams(family: str, prompts: int) -
         assert len(logits[index]) == STEPS
         alone = everything(model, prompt)[layer, "mlp", "router_logits"]
         for beam in logits[index][0]:
-            assert epsilons(beam[-len(prompt) :], alone[0]) < ROUNDING
+            assert epsilons(beam[-len(prompt) :], alone[0]) < bound(family, "router_logits")
         for stream, scores in zip(streams[index], logits[index], strict=True):
             assert stream.shape[0] == scores.shape[0] == beams
             router = host.router._module

@@ -8,7 +8,7 @@ import pytest
 import torch
 from forged import FAMILIES, PROMPT, full, spec
 from reading import epsilons
-from test_batches import ROUNDING, SHORT, padding
+from test_batches import ROUNDING_OF_RECURRENCES, SHORT, padding
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -33,7 +33,7 @@ def test_padding_after_a_prompt_lets_its_state_fade(family: str) -> None:
         silent = len(SHORT) + 3
         factor = decays[silent:].sum(0).exp()
         factor = factor if factor.shape == end.shape else factor[:, None, None]
-        assert epsilons(states[silent - 1] * factor, end) < ROUNDING
+        assert epsilons(states[silent - 1] * factor, end) < ROUNDING_OF_RECURRENCES
         assert epsilons(states[len(SHORT) - 1], end) > 1000
         assert not left[layer, "linear_attn", "states"][1, : len(PROMPT) - len(SHORT)].any()
 
