@@ -18,8 +18,9 @@ from nnpedia.records import PAGES, Unit
 # A module that is not named here counts, so that a new one can make work but never hide a change.
 PRESENTATION = frozenset(
     (
-        *("badges", "cache", "checking", "cli", "diagram", "entry", "hook", "keys", "links", "pages", "pool", "prose"),
-        *("publish", "pytest_plugin", "records", "reporting", "views", "warm", "wording", "work"),
+        *("badges", "cache", "checking", "cli", "diagram", "entry", "hook", "keys", "lawrows", "links", "overview"),
+        *("pages", "pool", "prose", "publish", "pytest_plugin", "records", "reporting", "translation", "views"),
+        *("warm", "wording", "work"),
     )
 )
 COMPUTING = ("torch", "transformers", "nnsight", "einops", "tokenizers", "safetensors", "numpy")
