@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import browser, public, site, visiting  # noqa: F401  fixtures
 
 ROOT = Path(__file__).parent.parent
 

@@ -495,7 +495,7 @@ def test_nothing_is_done_when_nothing_changed(checkout: Path, monkeypatch: pytes
     public = publish(checkout)
     monkeypatch.setattr(module, "run_mkdocs", lambda *_: pytest.fail("built again"))
     publish(checkout)
-    (checkout / "site/css/nnpedia.css").write_text("/* other */")
+    (checkout / "site/css/type.css").write_text("/* other */")
     with pytest.raises(pytest.fail.Exception):
         publish(checkout)
     assert public.exists()
