@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.meta import get_data
 
-from nnpedia import pages, prose
+from nnpedia import pages, prose, reuse
 from nnpedia.badges import check_badges, load_badges
 from nnpedia.cache import families_folder, home
 from nnpedia.entry import load_entries
@@ -38,6 +38,7 @@ _HEADING = re.compile(r'<h([23]) id="([^"]+)">(.*?)</h\1>', re.DOTALL)
 _generated: dict[str, pages.Page] = {}
 _cards: list[str] = []
 _records: dict[str, Page] = {}
+_offered: dict[str, str] = {}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -45,12 +46,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     _generated.clear()
     _cards.clear()
     _records.clear()
+    _offered.clear()
     try:
         generate()
     except NnpediaError as error:
         raise PluginError(str(error)) from None
     for page in _generated.values():
         files.append(File.generated(config, page.uri, content=f"# {page.title}\n"))
+    for uri, content in _offered.items():
+        files.append(File.generated(config, uri, content=content))
     config.nav = navigation(list(_generated.values()))
     return files
 
@@ -73,6 +77,7 @@ def generate() -> None:
     _generated.update({page.uri: page for page in made})
     _records.update(load_pages(home(), log.warning))
     _cards.append(pages.index_cards(entries, badges))
+    _offered.update(reuse.files(entries, badges))
 
 
 def navigation(made: list[pages.Page]) -> list[Any]:

@@ -19,8 +19,8 @@ from nnpedia.records import PAGES, Unit
 PRESENTATION = frozenset(
     (
         *("badges", "cache", "checking", "cli", "diagram", "entry", "hook", "keys", "lawrows", "links", "overview"),
-        *("pages", "pool", "prose", "publish", "pytest_plugin", "records", "reporting", "translation", "views"),
-        *("warm", "wording", "work"),
+        *("pages", "pool", "prose", "publish", "pytest_plugin", "records", "reporting", "reuse", "translation"),
+        *("views", "warm", "wording", "work"),
     )
 )
 COMPUTING = ("torch", "transformers", "nnsight", "einops", "tokenizers", "safetensors", "numpy")
