@@ -61,7 +61,11 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         status = HTTPStatus.OK
         path = path / "index.html" if path.is_dir() else path
         if not path.is_file():
-            status, path = HTTPStatus.NOT_FOUND, Path(self.directory) / BELOW / "404.html"
+            missing = Path(self.directory) / BELOW
+            at_root = missing / self.path.partition("?")[0].lstrip("/")  # the page for what is missing thinks it is
+            status, path = (
+                (HTTPStatus.OK, at_root) if at_root.is_file() else (HTTPStatus.NOT_FOUND, missing / "404.html")
+            )
         packs = "gzip" in self.headers.get("Accept-Encoding", "") and path.suffix not in _PACKED
         body = packed(path) if packs else path.read_bytes()
         self.send_response(status)

@@ -11,6 +11,7 @@ import logging
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -25,6 +26,7 @@ from nnpedia.cache import families_folder, home
 from nnpedia.entry import load_entries
 from nnpedia.errors import NnpediaError
 from nnpedia.links import broken_links
+from nnpedia.policy import broken_policy
 from nnpedia.prose import Heading
 from nnpedia.record import Page
 from nnpedia.records import load_pages
@@ -138,6 +140,9 @@ def table_of_contents(headings: list[Heading]) -> TableOfContents:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Every link, anchor and asset of every page, the theme's included; a broken one is a warning."""
-    for problem in broken_links(Path(config.site_dir)):
+    """Every link, anchor and asset of every page, the theme's included, and the policy; what is wrong is a warning."""
+    site = Path(config.site_dir)
+    for problem in broken_links(site, urlsplit(config.site_url or "").path or "/") + broken_policy(
+        site, config.extra["policy"]
+    ):
         log.warning("%s", problem)

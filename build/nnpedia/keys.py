@@ -17,11 +17,34 @@ from nnpedia.records import PAGES, Unit
 # What no fact depends on: these arrange and show facts, or run the units that find them.
 # A module that is not named here counts, so that a new one can make work but never hide a change.
 PRESENTATION = frozenset(
-    (
-        *("badges", "cache", "checking", "cli", "diagram", "entry", "hook", "keys", "lawrows", "links", "overview"),
-        *("pages", "pool", "prose", "publish", "pytest_plugin", "records", "reporting", "reuse", "translation"),
-        *("views", "warm", "wording", "work"),
-    )
+    {
+        "badges",
+        "cache",
+        "checking",
+        "cli",
+        "diagram",
+        "entry",
+        "hook",
+        "keys",
+        "lawrows",
+        "links",
+        "lineages",
+        "overview",
+        "pages",
+        "policy",
+        "pool",
+        "prose",
+        "publish",
+        "pytest_plugin",
+        "records",
+        "reporting",
+        "reuse",
+        "translation",
+        "views",
+        "warm",
+        "wording",
+        "work",
+    }
 )
 COMPUTING = ("torch", "transformers", "nnsight", "einops", "tokenizers", "safetensors", "numpy")
 

@@ -32,15 +32,18 @@ class Document(HTMLParser):
                 self.targets.append((value, self.getpos()[0]))
 
 
-def broken_links(site: Path) -> list[str]:
-    """What is wrong, a line each: `families/phimoe/index.html:12: …`; empty when all is well."""
+def broken_links(site: Path, base: str = "/") -> list[str]:
+    """What is wrong, a line each: `families/phimoe/index.html:12: …`; empty when all is well.
+
+    `base` is the path that the site is published below, which only the page for what is missing knows.
+    """
     files = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
     documents = {name: parsed(site / name) for name in sorted(files) if name.endswith(".html")}
     problems = []
     for name, document in documents.items():
         problems += [f"{name}: the id {each!r} is given twice" for each in sorted(document.repeated)]
         for target, line in document.targets:
-            problem = check(name, target, files, documents)
+            problem = check(name, target, files, documents, base)
             if problem:
                 problems.append(f"{name}:{line}: {problem}")
     return problems
@@ -53,13 +56,13 @@ def parsed(path: Path) -> Document:
     return document
 
 
-def check(page: str, target: str, files: set[str], documents: dict[str, Document]) -> str | None:
+def check(page: str, target: str, files: set[str], documents: dict[str, Document], base: str) -> str | None:
     """What is wrong with a link from `page` to `target`; None for other hosts and for good ones."""
     parts = urlsplit(target)
     if parts.scheme or parts.netloc:
         return None
-    if page == "404.html" and parts.path.startswith("/"):
-        path = parts.path.lstrip("/")  # the one page that is served from anywhere, so its links start at the root
+    if page == "404.html" and parts.path.startswith(base):
+        path = unquote(parts.path.removeprefix(base))  # served from anywhere, so its links start at the site's root
     elif parts.path.startswith("/"):
         return f"the link {target!r} starts at the host's root and breaks under a sub-path"
     else:

@@ -84,6 +84,7 @@ def inputs_key(root: Path) -> str:
         ("records", home() / "records", "*.json"),
     ]
     digest.update((root / "mkdocs.yml").read_bytes())
+    digest.update(os.environ.get("NNPEDIA_SITE_URL", "").encode())
     for label, folder, pattern in folders:
         for path in sorted(folder.rglob(pattern)):
             if path.is_file() and "__pycache__" not in path.parts:

@@ -1,13 +1,11 @@
-// A link into a folded part opens it.
-const unfold = () => {
+// What every page does: a link into a folded part opens it, and a link to a tab chooses it.
+const follow = () => {
   let part = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (part?.name?.startsWith("__tabbed_")) part.checked = true;
   while ((part = part?.closest("details"))) {
     part.open = true;
     part = part.parentElement;
   }
 };
-addEventListener("hashchange", unfold);
-unfold();
-
-// The theme's search dialog has no name of its own.
-document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+addEventListener("hashchange", follow);
+follow();
