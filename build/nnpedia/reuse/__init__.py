@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 from nnpedia.badges import Badge
 from nnpedia.entry import Entry
-from nnpedia.reuse import api
+from nnpedia.reuse import api, openapi
 
 
 def files(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> dict[str, str]:
     """Every file the site offers besides its pages: path from the site's root, and content."""
-    return api.files(entries, badges)
+    return {
+        **api.files(entries, badges),
+        f"{api.ROOT}/openapi.json": openapi.description(),
+    }

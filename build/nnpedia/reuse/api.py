@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from pydantic import BaseModel
 
 from nnpedia import lawrows, overview, pages, variants, views
 from nnpedia.badges import Badge
 from nnpedia.entry import Entry
+from nnpedia.familyspec import FamilySpec
 from nnpedia.record import Reference, Run, ValueFact
 from nnpedia.reuse import documents as d
+from nnpedia.vocabulary import Spec, Vocabulary
 
 ROOT = "api/v1"
 DOCUMENTS: dict[str, type[d.Document] | type[Reference] | type[Run]] = {
@@ -23,6 +28,8 @@ DOCUMENTS: dict[str, type[d.Document] | type[Reference] | type[Run]] = {
     "laws": d.Laws,
     "badges": d.Badges,
 }
+# what people write by hand, for editors
+SPECS: dict[str, type[Spec]] = {"family.yml": FamilySpec, "vocabulary.yml": Vocabulary}
 
 
 def files(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> dict[str, str]:
@@ -37,7 +44,7 @@ def files(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> dict[str
     for entry in entries.values():
         made[f"families/{entry.name}.json"] = family(entry)
         made |= {f"families/{entry.name}/{slug}.json": record for slug, record in slugs(entry.facts).items()}
-    described = {f"{ROOT}/schema/{name}.json": schema(name) for name in DOCUMENTS}
+    described = {f"{ROOT}/schema/{name}.json": schema(name, model) for name, model in (DOCUMENTS | SPECS).items()}
     return {f"{ROOT}/{name}": written(document) for name, document in made.items()} | described
 
 
@@ -45,10 +52,11 @@ def written(document: d.Document | Reference | Run) -> str:
     return document.model_dump_json(indent=1) + "\n"
 
 
-def schema(name: str) -> str:
-    """The JSON Schema of a document, as it is written."""
+def schema(name: str, model: type[BaseModel]) -> str:
+    """The JSON Schema of a document as it is written; of a spec, as it may be written."""
+    mode: Literal["serialization", "validation"] = "serialization" if name in DOCUMENTS else "validation"
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{name}.json"}
-    return json.dumps(described | DOCUMENTS[name].model_json_schema(mode="serialization"), indent=1) + "\n"
+    return json.dumps(described | model.model_json_schema(mode=mode), indent=1) + "\n"
 
 
 def slugs(records: Sequence[Reference | Run]) -> dict[str, Reference | Run]:
@@ -72,7 +80,7 @@ def index(entries: Mapping[str, Entry]) -> d.Index:
         values=f"{ROOT}/values.json",
         laws=f"{ROOT}/laws.json",
         badges=f"{ROOT}/badges.json",
-        schemas={name: f"{ROOT}/schema/{name}.json" for name in DOCUMENTS},
+        schemas={name: f"{ROOT}/schema/{name}.json" for name in DOCUMENTS | SPECS},
         openapi=f"{ROOT}/openapi.json",
     )
 
