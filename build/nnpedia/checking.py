@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nnpedia.badges import Badge, check_badges, load_badges
@@ -10,6 +10,7 @@ from nnpedia.checkpoints import runnable_names
 from nnpedia.errors import BuildFailure, NnpediaError, SpecError, place
 from nnpedia.family import family_folders, load_family
 from nnpedia.fences import check_notes
+from nnpedia.lineages import Lineage, check_lineages, load_lineages
 from nnpedia.work import choose
 
 
@@ -19,16 +20,19 @@ def check_families(folder: Path, names: Sequence[str] | None = None) -> dict[str
     Raises `UnknownFamily` for a name without a folder.
     """
     known = family_folders(folder)
-    badges = _badges(folder)
-    return {name: check_family(known[name], badges) for name in choose(names, known)}
+    badges, lineages = _badges(folder), load_lineages(folder)
+    return {name: check_family(known[name], badges, lineages) for name in choose(names, known)}
 
 
-def check_family(folder: Path, badges: dict[str, Badge] | None = None) -> list[NnpediaError]:
-    """What is wrong with one family: its spec or its badges, else its notes."""
+def check_family(
+    folder: Path, badges: dict[str, Badge] | None = None, lineages: Mapping[str, Lineage] | None = None
+) -> list[NnpediaError]:
+    """What is wrong with one family: its spec, its badges or its lineage, else its notes."""
     try:
         family = load_family(folder)
         if badges is not None:
             check_badges([family], badges)
+        check_lineages([family], lineages or {})
         if not family.notes.is_file():
             raise SpecError("there are no notes here: every family has a notes.md", where=place(family.notes))
         problems = check_notes(family.notes, runnables=runnable_names(family), file=place(family.notes))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nnpedia.errors import place
 from nnpedia.family import Family, load_families
+from nnpedia.lineages import Kin, kin_of, load_lineages
 from nnpedia.record import Reference, Run, SnippetFact
 from nnpedia.records import load_all
 
@@ -26,6 +27,7 @@ class Entry:
     notes_file: str = "notes.md"  # as the records name it, for matching fences and for errors
     references: list[Reference] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    kin: Kin | None = None  # the lineage it is of
 
     @property
     def name(self) -> str:
@@ -61,11 +63,14 @@ def load_entries(families: Path, home: Path, say: Callable[[str], None] = lambda
     Raises `SpecError` for a spec that does not validate; `say` gets a line about a record that
     cannot be read.
     """
-    found = load_all(home, say)
-    return {name: load_entry(family, found.get(name, [])) for name, family in load_families(families).items()}
+    found, lineages = load_all(home, say), load_lineages(families)
+    return {
+        name: load_entry(family, found.get(name, []), kin_of(family, lineages))
+        for name, family in load_families(families).items()
+    }
 
 
-def load_entry(family: Family, facts: Sequence[Reference | Run]) -> Entry:
+def load_entry(family: Family, facts: Sequence[Reference | Run], kin: Kin | None = None) -> Entry:
     notes = family.notes.read_text(encoding="utf-8-sig") if family.notes.exists() else ""
     return Entry(
         family=family,
@@ -74,4 +79,5 @@ def load_entry(family: Family, facts: Sequence[Reference | Run]) -> Entry:
         notes_file=place(family.notes),
         references=[fact for fact in facts if isinstance(fact, Reference)],
         runs=[fact for fact in facts if isinstance(fact, Run)],
+        kin=kin,
     )

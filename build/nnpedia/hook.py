@@ -20,11 +20,12 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.meta import get_data
 
-from nnpedia import pages, prose, reuse
+from nnpedia import pages, prose, reuse, styles
 from nnpedia.badges import check_badges, load_badges
 from nnpedia.cache import families_folder, home
 from nnpedia.entry import load_entries
 from nnpedia.errors import NnpediaError
+from nnpedia.lineages import check_lineages, load_lineages
 from nnpedia.links import broken_links
 from nnpedia.policy import broken_policy
 from nnpedia.prose import Heading
@@ -57,6 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page.uri, content=f"# {page.title}\n"))
     for uri, content in _offered.items():
         files.append(File.generated(config, uri, content=content))
+    styles.join(files, config, load_lineages(families_folder()))
     config.nav = navigation(list(_generated.values()))
     return files
 
@@ -66,6 +68,7 @@ def generate() -> None:
     entries = load_entries(folder, home(), log.warning)
     badges = load_badges(folder)
     check_badges((entry.family for entry in entries.values()), badges)
+    check_lineages((entry.family for entry in entries.values()), load_lineages(folder))
     for entry in entries.values():
         if not entry.built:
             log.info("families/%s has no records yet: `nnpedia build %s` makes them", entry.name, entry.name)

@@ -39,6 +39,7 @@ PRESENTATION = frozenset(
         "records",
         "reporting",
         "reuse",
+        "styles",
         "translation",
         "views",
         "warm",
