@@ -15,6 +15,7 @@ from nnpedia import catalogue, diagram, kinds, lawrows, overview, pages, shapes,
 from nnpedia.badges import load_badges
 from nnpedia.entry import Entry
 from nnpedia.family import load_family
+from nnpedia.finding.matrix import matrix_page
 from nnpedia.record import BlockKind, ConfigRow, HostFact, LawFact, Run, ValueFact
 
 FAMILIES = samples.FAMILIES
@@ -83,9 +84,9 @@ def test_a_cell_says_its_condition_or_its_reason(phimoe: Entry) -> None:
     assert 'needs attn_implementation="eager"' in scores.says
     missing = cell(phimoe, "mlp", "shared_expert_output")
     assert missing.states == ("absent",)
-    html = str(pages.values_page({"phimoe": phimoe}).html)
-    assert "phimoe · attention_scores under some loads: needs attn_implementation" in shown(html)
-    assert f"phimoe · shared_expert_output absent: {missing.says}" in shown(html)
+    text = shown(matrix_page({"phimoe": phimoe}).html)
+    assert 'under some loads : needs attn_implementation="eager"' in text.replace("&#34;", '"')
+    assert f"absent : {missing.says} mlp.shared_expert_output: phimoe" in text
 
 
 def test_a_value_of_some_blocks_names_them(phimoe: Entry) -> None:
@@ -113,7 +114,7 @@ def test_a_family_that_was_not_built_is_not_said_to_lack_anything(phimoe: Entry)
 
 
 def test_cells_lead_to_rows_that_are_there(phimoe: Entry) -> None:
-    html, page = str(pages.values_page({"phimoe": phimoe}).html), family_html(phimoe)
+    html, page = str(matrix_page({"phimoe": phimoe}).html), family_html(phimoe)
     anchors = re.findall(r'href="\.\./families/phimoe/#([^"]+)"', html)
     assert anchors
     assert set(anchors) <= set(re.findall(r'id="([^"]+)"', page))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sample_records as samples
 
-from nnpedia import diagram, pages, prose, readings, shapes, views
+from nnpedia import diagram, finding, pages, prose, readings, shapes, views
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.entry import Entry
 from nnpedia.errors import BuildFailure, SpecError
@@ -348,18 +348,20 @@ def test_links_that_run_something_lead_nowhere(url: str) -> None:
 def test_no_text_of_a_record_becomes_markup(phimoe: Entry) -> None:
     nasty = prose_safe(phimoe)
     badges = {name: Badge(title=NASTY, says=NASTY, more=NASTY) for name in phimoe.family.badges}
+    found = finding.pages(FAMILIES, {"phimoe": nasty}, badges)
     made = [
         pages.family_page(nasty, badges, {"llama": nasty}),
-        pages.families_page({"phimoe": nasty}, badges),
-        pages.values_page({"phimoe": nasty}),
+        *(page for page in found if page.uri in ("families/index.md", "matrix.md")),
         *pages.badge_pages({"phimoe": nasty}, badges),
     ]
-    for html in [*(page.html for page in made), pages.index_cards({"phimoe": nasty}, badges)]:
+    for html in [*(page.html for page in made), finding.index_cards({"phimoe": nasty}, badges)]:
         shown = Shown(html)
         assert not [tag for tag, _ in shown.tags if tag in ("script", "img")]
         assert not [name for _, attrs in shown.tags for name in attrs if name.startswith("on")]
         assert "{{ 7*7 }}" in shown.text
         assert "{% raw %}" in shown.text
+    for page in found:
+        assert not [tag for tag, _ in Shown(page.html).tags if tag in ("script", "img")]
     for page in made:
         assert not set('<>&"{}') & set(page.title + page.description)
 

@@ -49,45 +49,6 @@ def test_a_link_to_a_value_of_an_absent_host_unfolds_it(visiting: Visiting) -> N
     assert visit.page.locator("[id='value-linear_attn-keys']").is_visible()
 
 
-def test_a_cell_tells_its_reason_on_hover_and_on_focus_and_leads_to_its_row(visiting: Visiting) -> None:
-    visit = visiting()
-    visit.open("values")
-    cell = visit.page.locator("[id='value-self_attn-attention_scores'] a[href*='/phimoe/']")
-    told = cell.locator(".nn-say")
-    wide = "node => node.getBoundingClientRect().width > 100"
-    assert 'needs attn_implementation="eager"' in (told.text_content() or "")
-    assert not told.evaluate(wide)
-    cell.hover()
-    assert told.evaluate(wide)
-    visit.page.mouse.move(0, 0)
-    cell.focus()
-    visit.page.keyboard.press("Tab")
-    visit.page.keyboard.press("Shift+Tab")
-    assert told.evaluate(wide)
-    box = told.bounding_box()
-    assert box
-    assert box["x"] >= 0
-    assert box["y"] + box["height"] <= 900
-    cell.click()
-    visit.page.wait_for_url("**/families/phimoe/#value-self_attn-attention_scores")
-
-
-@pytest.mark.parametrize("size", ["desk", "phone"])
-def test_the_table_of_values_scrolls_in_its_box_under_standing_heads(visiting: Visiting, size: str) -> None:
-    visit = visiting(size)
-    visit.open("values")
-    places = "[...document.querySelectorAll('.nn-overview thead th a, .nn-overview tbody tr[id] th')]"
-    measure = f"() => {places}.map(node => [node.getBoundingClientRect().x, node.getBoundingClientRect().y])"
-    families = visit.page.locator(".nn-overview thead th a").count()
-    before = visit.page.evaluate(measure)
-    visit.page.evaluate("document.querySelector('.nn-overview-box').scrollTo(60, 300)")
-    after = visit.page.evaluate(measure)
-    scrolled = visit.page.evaluate("document.querySelector('.nn-overview-box').scrollTop")
-    assert scrolled > 100
-    assert [y for _, y in before[:families]] == [y for _, y in after[:families]]  # heads stand
-    assert [x for x, _ in before[families:]] == [x for x, _ in after[families:]]  # names stand
-
-
 def test_a_condition_opens_on_hover_and_on_focus(visiting: Visiting) -> None:
     visit = visiting()
     visit.open("families/phimoe")

@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.meta import get_data
 
-from nnpedia import pages, prose, reuse, styles
+from nnpedia import finding, pages, prose, reuse, styles
 from nnpedia.badges import check_badges, load_badges
 from nnpedia.cache import families_folder, home
 from nnpedia.entry import load_entries
@@ -73,19 +73,21 @@ def generate() -> None:
         if not entry.built:
             log.info("families/%s has no records yet: `nnpedia build %s` makes them", entry.name, entry.name)
     made = [
-        pages.families_page(entries, badges),
+        *finding.pages(folder, entries, badges),
         *(pages.family_page(entry, badges, entries) for entry in entries.values()),
-        pages.values_page(entries),
         pages.readers_page(entries),
         *pages.badge_pages(entries, badges),
     ]
     _generated.update({page.uri: page for page in made})
     _records.update(load_pages(home(), log.warning))
-    _cards.append(pages.index_cards(entries, badges))
+    _cards.append(finding.index_cards(entries, badges))
     _offered.update(reuse.files(entries, badges))
 
 
 def navigation(made: list[pages.Page]) -> list[Any]:
+    """What the header and the side list. The pages of values, laws and badges are many, and every page would carry
+    them all: their lists lead there, as mkdocs.yml says under `not_in_nav`."""
+
     def section(folder: str) -> list[Any]:
         inside = [page for page in made if page.uri.startswith(f"{folder}/")]
         return [page.uri if page.uri.endswith("index.md") else {page.title: page.uri} for page in inside]
@@ -94,9 +96,11 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Home": "index.md"},
         {"Getting started": "getting-started.md"},
         {"Families": section("families")},
-        {"Values": "values.md"},
+        {"Values": ["values/index.md"]},
+        {"Laws": ["laws/index.md"]},
+        {"Matrix": "matrix.md"},
         {"Readers": "readers.md"},
-        {"Badges": section("badges")},
+        {"Badges": ["badges/index.md"]},
         {"Add a family": "add-a-family.md"},
     ]
 
@@ -104,7 +108,7 @@ def navigation(made: list[pages.Page]) -> list[Any]:
 def on_page_markdown(markdown: str, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
     made = _generated.get(page.file.src_uri)
     if made is not None:
-        page.meta["title"] = made.title
+        page.meta["title"] = made.head or made.title
         page.meta["description"] = html.escape(made.description)
         if made.wide:
             page.meta["hide"] = ["navigation", "toc"]

@@ -24,6 +24,7 @@ PRESENTATION = frozenset(
         "cli",
         "diagram",
         "entry",
+        "finding",
         "hook",
         "keys",
         "lawrows",

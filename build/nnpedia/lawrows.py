@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nnpedia.entry import Entry
@@ -95,6 +96,23 @@ def law_rows(entry: Entry) -> list[LawRow]:
             if len(row.forms) > 1:
                 form.where = named(entry, [runs[measure.run] for measure in form.measures], entry.runs)
     return list(rows.values())
+
+
+def worded(formula: str, host: str, known: Collection[tuple[str, str]]) -> list[tuple[str, tuple[str, str] | None]]:
+    """A formula cut into pieces, each with the value of `known` (host and name) that it names.
+
+    A bare name is the host's own value, or else the only value called so on any host.
+    """
+    names = Counter(name for _, name in known)
+    alone = {name: (host, name) for host, name in known if names[name] == 1}
+
+    def value(word: str) -> tuple[str, str] | None:
+        owner, _, name = word.rpartition(".")
+        pair = owner or host, name
+        return pair if pair in known else alone.get(name)
+
+    pieces = re.split(r"([A-Za-z_][\w.]*)", formula)
+    return [(piece, value(piece) if index % 2 else None) for index, piece in enumerate(pieces) if piece]
 
 
 def contribution(laws: Sequence[LawRow], hosts: Iterable[str]) -> LawRow | None:

@@ -66,6 +66,29 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """A condition or an absence in words, and the values and families whose cells it stands behind."""
+
+    state: State
+    says: str
+    where: list[tuple[list[str], list[str]]]  # values, or a host where it is all of its values, and families
+
+    @property
+    def cells(self) -> int:
+        return sum(len(values) * len(families) for values, families in self.where)
+
+
+def _alike(families: dict[str, list[str]], whole: dict[str, list[str]]) -> list[tuple[list[str], list[str]]]:
+    """The families by the values they share; a host's name for all of its values."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for family, values in families.items():
+        hosts = [host for host, all_of in whole.items() if set(all_of) <= set(values)]
+        rest = [value for value in values if value.partition(".")[0] not in hosts]
+        found.setdefault((*(f"all of {host}" for host in hosts), *rest), []).append(family)
+    return [(list(values), names) for values, names in found.items()]
+
+
+@dataclass(frozen=True)
 class Table:
     families: list[Entry]
     groups: list[tuple[str, str, list[Line]]]  # host, its path, its values
@@ -79,6 +102,19 @@ class Table:
         """How many cells are in each state; a cell with several conditions counts under the first."""
         found = Counter(cell.states[0] for line in self.lines for cell in line.cells)
         return {state: found[state] for state in STATES}
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """What stands behind the cells, each said once, the one behind most cells first."""
+        found: dict[tuple[State, str], dict[str, list[str]]] = {}
+        for line in self.lines:
+            for cell in line.cells:
+                if cell.says:
+                    families = found.setdefault((cell.states[0], cell.says), {})
+                    families.setdefault(cell.family, []).append(f"{line.host}.{line.name}")
+        whole = {host: [f"{host}.{line.name}" for line in lines] for host, _, lines in self.groups}
+        reasons = [Reason(state, says, _alike(families, whole)) for (state, says), families in found.items()]
+        return sorted(reasons, key=lambda reason: -reason.cells)
 
     @property
     def served(self) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nnpedia import catalogue, diagram, kinds, lawrows, overview, prose, shapes, variants, views, wording
+from nnpedia import catalogue, diagram, kinds, lawrows, prose, shapes, variants, views, wording
 from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.entry import Entry
@@ -34,6 +34,7 @@ class Page:
     headings: list[prose.Heading] = field(default_factory=list)
     description: str = ""
     wide: bool = False  # without the theme's side columns
+    head: str = ""  # what the browser and search engines call it, where that is not the title
 
 
 @lru_cache(maxsize=4)
@@ -50,6 +51,7 @@ def environment(folder: Path) -> Environment:
         "shown": wording.shown,
         "counted": wording.counted,
         "epsilons": wording.epsilons,
+        "in_words": wording.in_words,
         "spans": wording.spans,
         "printout": coloured_printout,
         "breakable": breakable,
@@ -197,22 +199,11 @@ def strip(rows: Sequence[views.ValueRow]) -> dict[str, list[tuple[str, views.Val
 
 def linked_formula(formula: str, host: str, rows: Sequence[views.ValueRow]) -> Markup:
     """A law's formula with the names of values leading to their rows."""
-    by_name = {(row.fact.host, row.fact.name): row for row in rows}
-    unique: dict[str, views.ValueRow | None] = {}
-    for row in rows:
-        unique[row.fact.name] = None if row.fact.name in unique else row
-    parts = re.split(r"([A-Za-z_][\w.]*)", formula)
-    return Markup("").join(_linked(part, host, by_name, unique) for part in parts)
-
-
-def _linked(
-    word: str, host: str, by_name: Mapping[tuple[str, str], views.ValueRow], unique: Mapping[str, views.ValueRow | None]
-) -> Markup:
-    owner, _, name = word.rpartition(".")
-    row = by_name.get((owner or host, name)) or unique.get(name)
-    if row is None:
-        return escape(word)
-    return Markup('<a href="#{}">{}</a>').format(row.anchor, word)
+    known = {(row.fact.host, row.fact.name) for row in rows}
+    return Markup("").join(
+        escape(word) if pair is None else Markup('<a href="#{}">{}</a>').format(views.anchor(*pair), word)
+        for word, pair in lawrows.worded(formula, host, known)
+    )
 
 
 def coloured_printout(text: str) -> Markup:
@@ -255,30 +246,10 @@ def badge_pages(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> li
     return [listing, *pages]
 
 
-def families_page(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> Page:
-    """The list of every family, a line each."""
-    html = render("families.html", entries=list(entries.values()), badges=badges, summary=summary)
-    return Page("families/index.md", "Families", html, description="Every family the encyclopedia describes.")
-
-
-def values_page(entries: Mapping[str, Entry]) -> Page:
-    """The table of values by families."""
-    html = render(
-        "overview.html", table=overview.table(list(entries.values())), states=overview.STATES, brief=overview.BRIEF
-    )
-    says = "Every value of the vocabulary on every family: served, under which loads, on which blocks, or why not."
-    return Page("values.md", "What every family serves", html, description=says, wide=True)
-
-
 def readers_page(entries: Mapping[str, Entry]) -> Page:
     """The named Python readers, and who uses them."""
     html = render("readers.html", readers=catalogue.catalogue(list(entries.values())), entries=entries)
     return Page("readers.md", "Readers", html, description="The values that take Python to read.", wide=True)
-
-
-def index_cards(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> Markup:
-    """The cards of the home page, which stands at the root of the site."""
-    return render("cards.html", entries=list(entries.values()), badges=badges, summary=summary)
 
 
 @dataclass(frozen=True)

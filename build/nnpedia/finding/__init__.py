@@ -1,0 +1,32 @@
+"""Finding: the pages and files that lead a reader from a name to the families that have the thing.
+
+A page per value and per law with their lists, the matrix of values by families, the cards and their
+filters, the comparison of families, and the names that the search knows. All of it is made from the
+same rows as the families' pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nnpedia.badges import Badge
+from nnpedia.entry import Entry
+from nnpedia.finding.cards import families_page, index_cards
+from nnpedia.finding.lawpages import law_entries, law_pages
+from nnpedia.finding.matrix import matrix_page
+from nnpedia.finding.valuepages import value_pages
+from nnpedia.pages import Page
+
+__all__ = ["index_cards", "pages"]
+
+
+def pages(folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> list[Page]:
+    """Every page of this kind, made from the families folder and the entries of its families."""
+    laws = law_entries(folder, entries)
+    return [
+        families_page(entries, badges),
+        *value_pages(folder, entries, laws),
+        *law_pages(folder, laws, entries),
+        matrix_page(entries),
+    ]
