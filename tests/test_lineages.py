@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -81,7 +80,9 @@ def test_every_lineage_s_hue_can_be_read_on_every_ground_and_on_its_own_wash(sch
 
 def test_every_family_is_of_one_lineage_and_no_two_lineages_share_a_hue() -> None:
     lineages = load_lineages(FAMILIES)
-    check_lineages(load_families(FAMILIES).values(), lineages)
+    families = load_families(FAMILIES)
+    check_lineages(families.values(), lineages)
+    assert {name for each in lineages.values() for name in each.families} <= set(families)
     hues = [hue for lineage in lineages.values() for hue in (lineage.light, lineage.dark)]
     assert len(set(hues)) == len(hues)
     for hue in hues:
@@ -104,16 +105,12 @@ def test_a_family_that_is_not_named_is_of_the_lineage_of_what_it_extends() -> No
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("families: [qwen2,", "families: [qwen22,", r"lineages.yml:\d+: .*did you mean 'qwen2'"),
         ("families: [qwen2,", "families: [llama, qwen2,", r"lineages.yml:\d+: llama is of the lineage llama already"),
         ('light: "#', 'light: "rgb', r"lineages.yml:\d+: "),
         ("    title: GPT", "    titel: GPT", r"lineages.yml:\d+: "),
     ],
 )
 def test_what_is_wrong_with_the_lineages_is_told_with_its_line(tmp_path: Path, old: str, new: str, said: str) -> None:
-    for spec in FAMILIES.glob("*/family.yml"):
-        (tmp_path / spec.parent.name).mkdir()
-        shutil.copy(spec, tmp_path / spec.parent.name)
     text = (FAMILIES / "lineages.yml").read_text()
     (tmp_path / "lineages.yml").write_text(text.replace(old.strip() if old.startswith("    ") else old, new.strip(), 1))
     with pytest.raises(SpecError, match=said):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from nnpedia.errors import SpecError, nearest, place
+from nnpedia.errors import SpecError, place
 from nnpedia.family import Family
 from nnpedia.yamlfile import read, validate
 
@@ -47,20 +47,17 @@ def load_lineages(families: Path) -> dict[str, Lineage]:
     """`lineages.yml` of the families folder, in its order; empty where there is none.
 
     Raises `SpecError`, with file and line, for a lineage that does not validate, or names a family
-    that has no folder or is of another lineage.
+    of another one. A family whose folder is gone may still be named.
     """
     if not (families / FILE).is_file():
         return {}
     document = read(families / FILE)
     lineages = validate(_Lineages, document).root
-    known = [spec.parent.name for spec in families.glob("*/family.yml")]
     seen: dict[str, str] = {}
     for name, lineage in lineages.items():
         for index, family in enumerate(lineage.families):
-            where = document.where(name, "families", index)
-            if family not in known:
-                raise SpecError(f"the lineage {name} names no family{nearest(family, known)}: {family!r}", where=where)
             if family in seen:
+                where = document.where(name, "families", index)
                 raise SpecError(f"{family} is of the lineage {seen[family]} already", where=where)
             seen[family] = name
     return lineages
