@@ -92,6 +92,12 @@ class LayoutError(ModelError):
     """A tensor whose shape does not fit the layout; the message names both shapes."""
 
 
+class SnippetRefused(NnpediaError):
+    """Something a snippet may not do: write outside its folder, open a socket, start a process."""
+
+    exit_code = 1
+
+
 class BuildFailure(NnpediaError):
     """Something documented is wrong: a value, a law, a shape or a snippet."""
 

@@ -31,7 +31,7 @@ def failure(error: BaseException, file: str, line: int, lines: list[str]) -> str
     else:
         failing = frames[-1][1] if frames else line
         what = _what(error, frames[-1] if frames else None, lines)
-    said = [f"{file}:{failing}: {what}", "", *_excerpt(failing, line, lines)]
+    said = [f"{file}:{failing}: {what}", "", *excerpt(failing, line, lines)]
     if frames:
         said += ["", "Traceback inside the snippet:"]
         for frame, number in frames:
@@ -48,7 +48,8 @@ def _line(lines: list[str], number: int) -> str:
     return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
-def _excerpt(failing: int, first: int, lines: list[str]) -> list[str]:
+def excerpt(failing: int, first: int, lines: list[str]) -> list[str]:
+    """The lines around a failing one, which is marked; none before a snippet's first."""
     start = max(failing - AROUND, min(first, failing))
     numbers = range(start, min(failing + AROUND, len(lines)) + 1)
     shown = [f"{'>' if number == failing else ' '} {number:4} | {_line(lines, number)}".rstrip() for number in numbers]
@@ -59,6 +60,8 @@ def _excerpt(failing: int, first: int, lines: list[str]) -> list[str]:
 
 def _what(error: BaseException, frame: tuple[FrameType, int] | None, lines: list[str]) -> str:
     message = str(error)
+    if isinstance(error, MemoryError) and not message:
+        message = "more than the memory a snippet may use (NNPEDIA_MEMORY says how much)"
     if isinstance(error, AssertionError) and not message and frame:
         message = _assertion(frame[0], frame[1], lines)
     said = " ".join(f"{type(error).__name__}: {message}".split()).removesuffix(":")

@@ -9,6 +9,7 @@ Info strings: `python`, then options separated by blanks.
     continues                     the previous runnable fence's names are in scope, same model
     on=NAME                       what to run on, instead of the first runnable checkpoint
     attn_implementation=eager     how to load the model; also experts_implementation
+    network                       it may open sockets; no other snippet may
     norun="reason"                shown and not run
 """
 
@@ -30,7 +31,9 @@ LOAD_OPTIONS = {
     "attn_implementation": ("eager", "sdpa"),
     "experts_implementation": ("eager", "batched_mm", "grouped_mm"),
 }
-OPTIONS = ("continues", "on", *LOAD_OPTIONS, "norun")
+FLAGS = ("continues", "network")
+OPTIONS = ("continues", "on", *LOAD_OPTIONS, "network", "norun")
+INHERITED = frozenset(("on", "network", *LOAD_OPTIONS))  # what a fence has of the one it continues
 
 _OPTION = re.compile(r"\s*(?P<key>[^\s=]+)(?:=(?P<value>\"[^\"]*\"|'[^']*'|\S*))?")
 _HEADING = re.compile(r"^(?P<level>#{1,6})\s*(?P<title>.*?)\s*#*\s*(?:\{[^}]*?#(?P<slug>[\w-]+)[^}]*\})?\s*$")
@@ -74,6 +77,10 @@ class Fence:
     @property
     def on(self) -> str | None:
         return self.options.get("on")
+
+    @property
+    def network(self) -> bool:
+        return "network" in self.options
 
     @property
     def load(self) -> dict[str, str]:
@@ -227,10 +234,10 @@ def _options(text: str) -> dict[str, str]:
             raise ValueError(f"unknown option {key!r}{known}")
         if key in options:
             raise ValueError(f"option {key!r} is given twice")
-        if key == "continues" and value is not None:
-            raise ValueError("option 'continues' takes no value")
+        if key in FLAGS and value is not None:
+            raise ValueError(f"option {key!r} takes no value")
         plain = (value or "").strip("\"'").strip()
-        if key != "continues" and not plain:
+        if key not in FLAGS and not plain:
             raise ValueError(
                 'norun needs its reason: norun="why it is not run"' if key == "norun" else f"{key} needs a value"
             )
@@ -247,13 +254,13 @@ def _settle_continues(found: list[Fence]) -> list[Fence]:
     previous: Fence | None = None
     for fence in found:
         if fence.continues and fence.runs:
-            own = {key: value for key, value in fence.options.items() if key == "on" or key in LOAD_OPTIONS}
+            own = {key: value for key, value in fence.options.items() if key in INHERITED}
             if previous is None:
                 fence = replace(fence, runs=False, problem="continues nothing: no snippet runs before it")
             elif previous.problem:
                 fence = replace(fence, runs=False, problem=f"continues line {previous.line}, which does not run")
             else:
-                inherited = {k: v for k, v in previous.options.items() if k == "on" or k in LOAD_OPTIONS}
+                inherited = {k: v for k, v in previous.options.items() if k in INHERITED}
                 if differing := [key for key, value in own.items() if inherited.get(key) != value]:
                     what = f"continues line {previous.line}, so it cannot change {' and '.join(differing)}"
                     fence = replace(fence, runs=False, problem=what)

@@ -222,12 +222,13 @@ def default_limits() -> Limits:
         machine = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.85)
     except (ValueError, OSError, AttributeError):
         machine = limits.memory
-    seconds = _number("NNPEDIA_SECONDS", limits.seconds)
-    memory = int(_number("NNPEDIA_MEMORY", min(limits.memory, machine) / GIGABYTE) * GIGABYTE)
+    seconds = number("NNPEDIA_SECONDS", limits.seconds)
+    memory = int(number("NNPEDIA_MEMORY", min(limits.memory, machine) / GIGABYTE) * GIGABYTE)
     return Limits(seconds, memory)
 
 
-def _number(variable: str, default: float) -> float:
+def number(variable: str, default: float) -> float:
+    """The positive number that an environment variable holds; raises `NnpediaError` for anything else."""
     text = os.environ.get(variable)
     if not text:
         return default

@@ -46,9 +46,10 @@ def page(file: str) -> Page:
     """A hand-written page's snippets, and what is wrong with the page."""
     from nnpedia import introspect
     from nnpedia.fences import fences
-    from nnpedia.snippets import PROMPT, problems, run_fences
+    from nnpedia.isolation import run_isolated
+    from nnpedia.snippets import PROMPT, problems
 
-    snippets = run_fences(fences(file, file=file), introspect.page_loader(), PROMPT)
+    snippets = run_isolated(fences(file, file=file), introspect.page_loader(), PROMPT)
     return Page(
         file=file,
         versions=introspect.versions(),

@@ -4,8 +4,9 @@
     pytest families/phimoe/notes.md -k routing --lf
 
 A family's `notes.md`, and any Markdown page named on the command line, is collected. An item is
-named by its section and its line. What gives a page its models is the hook
-`pytest_nnpedia_loader`, which a `conftest.py` may answer.
+named by its section and its line, and runs in a sandboxed process, as in a build; under `--pdb` in
+pytest's own. What gives a page its models is the hook `pytest_nnpedia_loader`, which a
+`conftest.py` may answer.
 """
 
 from __future__ import annotations
@@ -115,9 +116,13 @@ class SnippetItem(_PageItem):
         self.fence, self.found, self.line = fence, found, fence.line
 
     def runtest(self) -> None:
+        from nnpedia.isolation import run_group
         from nnpedia.snippets import run_fence
 
-        fact: SnippetFact = run_fence(self._bench(), self.found, self.fence)
+        if self.config.getoption("usepdb") or not hasattr(os, "fork"):  # a debugger needs the snippet in here
+            fact: SnippetFact = run_fence(self._bench(), self.found, self.fence)
+        else:
+            fact = run_group(self._bench(), self.found, [self.fence])[0]
         if fact.output:
             self.add_report_section("call", "output", fact.output)
         if not fact.ok:

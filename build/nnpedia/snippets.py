@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from nnpedia.errors import SnippetRefused
 from nnpedia.failures import failure
 from nnpedia.fences import Fence, chain, fences, read_document, unknown_runnable
 from nnpedia.guard import ModelState, differences, model_state, settings_put_back
@@ -26,8 +27,12 @@ from nnpedia.sources import padded, source_under
 Loader = Callable[[dict[str, str], str | None], Any]
 """(load options, `on=` or None) → a model; None where a page's snippets start from nothing."""
 
+Runner = Callable[..., list[SnippetFact]]
+"""What runs fences: called as `run_fences` is."""
+
 PROMPT = "The Eiffel Tower is in the city of"
 OUTPUT_LIMIT = 20_000
+OUTPUT_MOST = 10_000_000  # what prints more than this has lost its way
 MODELS_KEPT = 3
 
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{4,}")
@@ -41,6 +46,7 @@ class Bench:
     prompt: str
     models: OrderedDict[tuple[str | None, tuple[tuple[str, str], ...]], Any] = field(default_factory=OrderedDict)
     states: dict[int, ModelState | None] = field(default_factory=dict)
+    traced: set[int] = field(default_factory=set)
     last: Fence | None = None
     names: dict[str, Any] = field(default_factory=dict)
 
@@ -57,6 +63,7 @@ class Bench:
     def drop(self, model: Any) -> None:
         """Forget a model, so that whoever needs it next gets a fresh one."""
         self.states.pop(id(model), None)
+        self.traced.discard(id(model))
         for key in [key for key, kept in self.models.items() if kept is model]:
             del self.models[key]
 
@@ -69,6 +76,7 @@ def run_notes(
     file: str | None = None,
     name: str | None = None,
     runnables: Sequence[str] = (),
+    run: Runner | None = None,
 ) -> list[SnippetFact]:
     """Run a page's snippets, in order.
 
@@ -80,12 +88,13 @@ def run_notes(
         name: Run only the fences of this runnable; all when None. Fences that do not run are
             told of with the first runnable, so that each fence is in one list.
         runnables: The family's runnables; the first is what a fence without `on=` runs on.
+        run: What runs the fences: `run_fences`, in this process, when None.
 
     Raises:
         SpecError: The file cannot be read.
     """
     found = [_placed(fence, runnables) for fence in fences(path, file=file)]
-    return run_fences(found, load, prompt, only=None if name is None else _of(found, name, runnables))
+    return (run or run_fences)(found, load, prompt, only=None if name is None else _of(found, name, runnables))
 
 
 def run_fences(
@@ -99,16 +108,21 @@ def run_fences(
 def run_fence(bench: Bench, found: Sequence[Fence], fence: Fence) -> SnippetFact:
     """Run one fence of a page, and before it those it continues, unless they just ran."""
     if fence.problem:
-        return _fact(fence, ran=False, error=f"{fence.where}: {fence.problem}")
+        return fact_of(fence, ran=False, error=f"{fence.where}: {fence.problem}")
     if not fence.runs:
-        return _fact(fence, ran=False)
+        return fact_of(fence, ran=False)
     links = chain(found, fence)
     if fence.continues and bench.last != links[-2]:
         before = run_fence(bench, found, links[-2])
         if not before.ok:
-            why = (before.error or "").partition("\n")[0]
-            return _fact(fence, ran=False, error=f"{fence.where}: not run, as what it continues fails: {why}")
+            return orphan(fence, before)
     return _run(bench, links)
+
+
+def orphan(fence: Fence, before: SnippetFact) -> SnippetFact:
+    """A fence that was not run because the one it continues failed."""
+    why = (before.error or "").partition("\n")[0]
+    return fact_of(fence, ran=False, error=f"{fence.where}: not run, as what it continues fails: {why}")
 
 
 def problems(path: Path | str, facts: Sequence[SnippetFact], *, file: str | None = None) -> list[Problem]:
@@ -136,12 +150,10 @@ def _run(bench: Bench, links: list[Fence]) -> SnippetFact:
     fence = links[-1]
     names = bench.names if fence.continues else {}
     bench.last, bench.names = None, {}
-    try:
-        model = bench.model(fence)
-        before = _state(bench, model)
-    except Exception as error:
-        message = f"{type(error).__name__}: " + " ".join(str(error).split())
-        return _fact(fence, ran=False, error=f"{fence.where}: no model to run on: {message}")
+    made = ready(bench, fence)
+    if isinstance(made, SnippetFact):
+        return made
+    model, before = made
     if not fence.continues:
         names = _names(model, bench.prompt)
     output = _Output()
@@ -152,7 +164,17 @@ def _run(bench: Bench, links: list[Fence]) -> SnippetFact:
     wrong = wrong or _unfit(fence, shown, changed)
     if wrong is None:
         bench.last, bench.names = fence, names
-    return _fact(fence, ran=True, output=shown, error=wrong)
+    return fact_of(fence, ran=True, output=shown, error=wrong)
+
+
+def ready(bench: Bench, fence: Fence) -> tuple[Any, ModelState | None] | SnippetFact:
+    """The fence's model and its state; or, when there is none, what is told of the fence."""
+    try:
+        model = bench.model(fence)
+        return model, _state(bench, model)
+    except Exception as error:
+        message = f"{type(error).__name__}: " + " ".join(str(error).split())
+        return fact_of(fence, ran=False, error=f"{fence.where}: no model to run on: {message}")
 
 
 def _names(model: Any, prompt: str) -> dict[str, Any]:
@@ -233,7 +255,7 @@ def count_asserts(code: str) -> int:
     )
 
 
-def _fact(fence: Fence, *, ran: bool, output: str = "", error: str | None = None) -> SnippetFact:
+def fact_of(fence: Fence, *, ran: bool, output: str = "", error: str | None = None) -> SnippetFact:
     return SnippetFact(
         file=fence.file,
         line=fence.line,
@@ -264,6 +286,8 @@ class _Output(io.TextIOBase):
         if self.size <= OUTPUT_LIMIT:
             self.pieces.append(text[: OUTPUT_LIMIT + 1 - self.size])
         self.size += len(text)
+        if self.size > OUTPUT_MOST:
+            raise SnippetRefused(f"a snippet prints at most {OUTPUT_MOST // 10**6} million characters")
         return len(text)
 
     def text(self) -> str:

@@ -193,12 +193,15 @@ def _write_problem(family: Family, pair: Pair, write: Write) -> str | None:
 def notes(family: Family, runnable: Runnable, load: Any, prompt: str) -> list[SnippetFact]:
     """The notes' fences that run on this checkpoint; those not run are told by the family's first one."""
     from nnpedia.checkpoints import runnables
+    from nnpedia.isolation import run_isolated
     from nnpedia.snippets import run_notes
 
     if not family.notes.exists():
         return []
     names = [each.name for each in runnables(family)]
-    return run_notes(family.notes, load, prompt, file=place(family.notes), name=runnable.name, runnables=names)
+    return run_notes(
+        family.notes, load, prompt, file=place(family.notes), name=runnable.name, runnables=names, run=run_isolated
+    )
 
 
 def snippet_problems(family: Family, runnable: Runnable, snippets: list[SnippetFact]) -> list[Problem]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from nnpedia import records
+from nnpedia import kernel, records
 from nnpedia.cache import families_folder, home
 from nnpedia.checkpoints import runnable_names
 from nnpedia.errors import UnknownFamily, nearest
@@ -100,6 +100,8 @@ def build(
     if not families:
         planned |= page_keys(bench.folder)
     public = {unit: key_of(unit, family) for family in chosen.values() for unit in hub_units(family)}
+    for what in kernel.missing():
+        bench.note(f"snippets: only Python, and not the system, refuses them {what}")
     with records.locked(bench.home, bench.note):
         standing = [unit for unit, key in public.items() if records.is_fresh(bench.home, unit, key)]
         spare = {*known, records.PAGES} - {*chosen} if families else ()
