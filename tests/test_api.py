@@ -31,7 +31,7 @@ def entries() -> dict[str, Entry]:
 
 @pytest.fixture(scope="module")
 def files(entries: dict[str, Entry]) -> dict[str, str]:
-    return reuse.files(entries, load_badges(FAMILIES))
+    return reuse.data(entries, load_badges(FAMILIES))
 
 
 def loaded(files: dict[str, str], name: str) -> Any:

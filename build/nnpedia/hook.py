@@ -21,9 +21,9 @@ from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.meta import get_data
 
 from nnpedia import finding, pages, prose, reuse, styles
-from nnpedia.badges import check_badges, load_badges
+from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.cache import families_folder, home
-from nnpedia.entry import load_entries
+from nnpedia.entry import Entry, load_entries
 from nnpedia.errors import NnpediaError
 from nnpedia.lineages import check_lineages, load_lineages
 from nnpedia.links import broken_links
@@ -41,7 +41,15 @@ _HEADING = re.compile(r'<h([23]) id="([^"]+)">(.*?)</h\1>', re.DOTALL)
 _generated: dict[str, pages.Page] = {}
 _cards: list[str] = []
 _records: dict[str, Page] = {}
-_offered: dict[str, str] = {}
+_entries: dict[str, Entry] = {}
+_badges: dict[str, Badge] = {}
+_texts: dict[str, str] = {}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The site's own sitemap stands for the theme's, which is dated by the build."""
+    config.theme.static_templates.discard("sitemap.xml")
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -49,15 +57,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     _generated.clear()
     _cards.clear()
     _records.clear()
-    _offered.clear()
+    _entries.clear()
+    _badges.clear()
+    _texts.clear()
     try:
         generate()
     except NnpediaError as error:
         raise PluginError(str(error)) from None
     for page in _generated.values():
         files.append(File.generated(config, page.uri, content=f"# {page.title}\n"))
-    for uri, content in _offered.items():
-        files.append(File.generated(config, uri, content=content))
+    offer(files, config)
     styles.join(files, config, load_lineages(families_folder()))
     config.nav = navigation(list(_generated.values()))
     return files
@@ -77,11 +86,47 @@ def generate() -> None:
         *(pages.family_page(entry, badges, entries) for entry in entries.values()),
         pages.readers_page(entries),
         *pages.badge_pages(entries, badges),
+        reuse.library_page(),
     ]
     _generated.update({page.uri: page for page in made})
     _records.update(load_pages(home(), log.warning))
     _cards.append(finding.index_cards(entries, badges))
-    _offered.update(reuse.files(entries, badges))
+    _entries.update(entries)
+    _badges.update(badges)
+
+
+def offer(files: Files, config: MkDocsConfig) -> None:
+    """Add what the site offers besides its pages. Markdown would be taken for a page: that waits for the end."""
+    written = [hand_written(file, config) for file in files.documentation_pages() if file.src_uri not in _generated]
+    urls = {file.url.removeprefix("./") for file in files.documentation_pages()}
+    changes = Path(config.docs_dir).parent / "CHANGELOG.md"
+    changelog = changes.read_text(encoding="utf-8") if changes.exists() else ""
+    try:
+        offered: dict[str, str | bytes] = {
+            **reuse.data(_entries, _badges),
+            **reuse.forms(_entries, _badges, written),
+            **reuse.guides(_entries, _badges, written, site=config.site_url or "", urls=urls, changelog=changelog),
+        }
+    except NnpediaError as error:
+        raise PluginError(str(error)) from None
+    for uri, content in offered.items():
+        if uri.endswith(".md"):
+            _texts[uri] = str(content)
+        else:
+            files.append(File.generated(config, uri, content=content))
+
+
+def hand_written(file: File, config: MkDocsConfig) -> reuse.Written:
+    name = f"{Path(config.docs_dir).name}/{file.src_uri}"
+    said = get_data(file.content_string)[1]
+    return reuse.Written(
+        file=name,
+        url=file.url.removeprefix("./"),
+        title=str(said.get("title", file.name)),
+        description=str(said.get("description", "")),
+        text=file.content_string,
+        snippets=_records[name].snippets if name in _records else (),
+    )
 
 
 def navigation(made: list[pages.Page]) -> list[Any]:
@@ -101,6 +146,8 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Matrix": "matrix.md"},
         {"Readers": "readers.md"},
         {"Badges": ["badges/index.md"]},
+        {"Library": "library.md"},
+        {"Reuse": "reuse.md"},
         {"Add a family": "add-a-family.md"},
     ]
 
@@ -147,8 +194,10 @@ def table_of_contents(headings: list[Heading]) -> TableOfContents:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Every link, anchor and asset of every page, the theme's included, and the policy; what is wrong is a warning."""
+    """Write the pages as Markdown. Then look at every link, anchor and asset, the theme's too, and at the policy."""
     site = Path(config.site_dir)
+    for uri, text in _texts.items():
+        (site / uri).write_text(text, encoding="utf-8")
     for problem in broken_links(site, urlsplit(config.site_url or "").path or "/") + broken_policy(
         site, config.extra["policy"]
     ):

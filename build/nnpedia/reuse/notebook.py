@@ -53,10 +53,13 @@ def heading(entry: Entry) -> str:
 
 
 def load_line(family: str, run: Run, load: dict[str, str]) -> str:
-    """The line that loads a run's checkpoint: `model = StandardizedTransformer("phimoe:forge", …)`."""
+    """What loads a run's checkpoint: `model = StandardizedTransformer("phimoe:forge", …)`, and its weights at once.
+
+    The build's snippets get a model whose weights are there; left alone they come with the first trace.
+    """
     checkpoint = run.origin.id if run.origin.source == "hub" else f"{family}:{run.origin.name}"
     options = "".join(f', {key}="{choice}"' for key, choice in load.items())
-    return f'model = StandardizedTransformer("{checkpoint}"{options})'
+    return f'model = StandardizedTransformer("{checkpoint}"{options})\nmodel.dispatch()'
 
 
 @dataclass

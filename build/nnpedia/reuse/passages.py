@@ -12,7 +12,7 @@ from nnpedia.record import SnippetFact
 
 _OPENS = re.compile(r"^\s*(`{3,}|~{3,})")
 _LINK = re.compile(r"(?<=\]\()(?P<url>[^)\s]+)")
-_ATTRIBUTES = re.compile(r"^(#{1,6} .*?)\s*\{[^}]*\}\s*$", re.MULTILINE)
+_ATTRIBUTES = re.compile(r"\s*\{:?\s*[.#][^}]*\}")
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,18 @@ def passages(text: str, file: str, snippets: Sequence[SnippetFact], links: Mappi
 
 
 def prose(lines: Sequence[str], links: Mapping[str, str]) -> str:
-    """Markdown that any reader takes: links lead on from the new place, headings carry no attributes."""
+    """Markdown that any reader takes: links lead on from the new place, nothing carries attributes."""
     text, fenced = [], ""
     for line in lines:
         opens = _OPENS.match(line)
         if opens and (not fenced or opens[1].startswith(fenced)):
             fenced = "" if fenced else opens[1]
-        text.append(line if fenced else _LINK.sub(lambda match: sent(match["url"], links), line))
-    return _ATTRIBUTES.sub(r"\1", "\n".join(text)).strip("\n")
+        text.append(line if fenced else plain(line, links))
+    return "\n".join(text).strip("\n")
+
+
+def plain(line: str, links: Mapping[str, str]) -> str:
+    return _ATTRIBUTES.sub("", _LINK.sub(lambda match: sent(match["url"], links), line))
 
 
 def sent(url: str, links: Mapping[str, str]) -> str:

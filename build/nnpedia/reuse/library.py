@@ -1,0 +1,69 @@
+"""The library's public names, read from its source with `ast`: making a page of them imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import nnpedia
+from nnpedia.cache import PACKAGE
+
+PAGE = "library"
+Role = Literal["class", "exception", "method", "property"]
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A public class, or a method or property of one."""
+
+    name: str  # "StandardizedTransformer.support"
+    role: Role
+    signature: str  # "(layer: int | None = None)"; empty for a property and an exception
+    says: str  # its docstring
+    anchor: str  # "nnpedia.StandardizedTransformer.support"
+
+    @property
+    def member(self) -> bool:
+        return "." in self.name
+
+
+@cache
+def entities() -> tuple[Entity, ...]:
+    """Everything that `nnpedia` exports and its documented members, classes before exceptions."""
+    found = [entity for name in nnpedia.__all__ for entity in of_class(name)]
+    return tuple(sorted(found, key=lambda entity: entity.role == "exception"))
+
+
+def of_class(name: str) -> Iterator[Entity]:
+    module = nnpedia._HOMES[name].removeprefix("nnpedia.").replace(".", "/")
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+    node = next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+    if module == "errors":
+        yield Entity(name, "exception", "", documented(node), f"nnpedia.{name}")
+        return
+    methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+    made = next((signature(each) for each in methods if each.name == "__init__"), "()")
+    yield Entity(name, "class", made, documented(node), f"nnpedia.{name}")
+    for each in methods:
+        if not each.name.startswith("_") and documented(each):
+            plain = any(isinstance(mark, ast.Name) and mark.id == "property" for mark in each.decorator_list)
+            said = "" if plain else signature(each)
+            role: Role = "property" if plain else "method"
+            yield Entity(f"{name}.{each.name}", role, said, documented(each), f"nnpedia.{name}.{each.name}")
+
+
+def documented(node: ast.ClassDef | ast.FunctionDef) -> str:
+    return inspect.cleandoc(ast.get_docstring(node) or "")
+
+
+def signature(node: ast.FunctionDef) -> str:
+    arguments = node.args
+    arguments.args = [each for each in arguments.args if each.arg != "self"]
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
+    spaced = re.sub(r"(: [^=,]+)=", r"\1 = ", ast.unparse(arguments))
+    return f"({spaced}){returns}"
