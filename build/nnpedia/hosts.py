@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 from nnsight.intervention.envoy import Envoy
@@ -19,6 +20,7 @@ from nnsight.intervention.source import SourceNotAvailable
 from nnpedia import formula
 from nnpedia.errors import AddressError, ModelError, NnpediaError, ReadTooLate, Unavailable, nearest
 from nnpedia.family import Family
+from nnpedia.forwards import opened
 from nnpedia.values import Value
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ class Hosting:
             for earlier in before:
                 self.read(earlier)
         except ReadTooLate as error:  # said once more in the name of the value that was asked for
-            asked[told:] = [f"{self.place}.{name}"]
+            asked[told:] = [(self, name)]
             raise OutOfOrderError(error.message) from None
         del asked[told:]
 
@@ -149,10 +151,19 @@ class Host(Hosting, Envoy):
     @property
     def root(self) -> StandardizedTransformer:  # type: ignore[override]
         """The model this host belongs to."""
-        envoy: Any = self
-        while (parent := envoy.parent) is not None:
-            envoy = parent
+        kept = self.__dict__.get("_model")
+        envoy: Any = None if kept is None else kept()
+        if envoy is None:
+            envoy = self
+            while (parent := envoy.parent) is not None:
+                envoy = parent
+            self.__dict__["_model"] = ref(envoy)
         return envoy
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes along: not what this process keeps about the tree, which does not pickle."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in ("_model", "_inside")}
 
     @property
     def block(self) -> Host:
@@ -273,7 +284,7 @@ def _operations(envoy: Any) -> frozenset[str]:
     """The operations in the forward of an envoy's class; reading a source takes time, and classes have many modules."""
     module_class = type(envoy._module)
     if module_class not in _forwards():
-        _forwards()[module_class] = frozenset(envoy.source.names)
+        _forwards()[module_class] = frozenset(opened(envoy).names)
     return _forwards()[module_class]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nnpedia.hosts import PATHS, Host, axis_sizes, find_child, host_class, host_of, host_classes, renames  # isort: skip  (nnsight first)
+from nnpedia.hosts import PATHS, Host, Hosting, axis_sizes, find_child, host_class, host_of, host_classes, renames  # isort: skip  (nnsight first)
 from nnsight.modeling.transformers import TransformersModel
 from torch._guards import detect_fake_mode
 
@@ -19,8 +19,9 @@ from nnpedia import formula
 from nnpedia.batching import RepeatingBatcher
 from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, for_config, load_family
+from nnpedia.forwards import Forwards, open_forwards
 from nnpedia.functions import FUNCTIONS
-from nnpedia.steps import open_forwards
+from nnpedia.handoffs import shorten
 
 log = logging.getLogger("nnpedia")
 
@@ -109,9 +110,10 @@ class StandardizedTransformer(TransformersModel, Host):
         opened = open_checkpoint(checkpoint, revision, kwargs.pop("tokenizer", None), load)
         self.family = for_config(find_family(opened.model_type, families), opened.config)
         self.__class__ = host_class("model", self.family, StandardizedTransformer)
-        self.asked: dict[int, list[str]] = {}
+        self.asked: dict[int, list[tuple[Hosting, str]]] = {}
         self.kept: dict[int, tuple[tuple[str, int], dict[str, Any]]] = {}
         self.probing = False
+        self.forwards = Forwards()
         self._current: Call | None = None
         self._opened: torch.nn.Module | None = None
         named = str(checkpoint) if isinstance(opened.source, str) else type(opened.source).__name__
@@ -253,7 +255,9 @@ class StandardizedTransformer(TransformersModel, Host):
         self.kept.clear()
         if self._opened is not self._module:
             self._opened = self._module
-            open_forwards(self)
+            shorten(self._module)
+            self.forwards = open_forwards(self)
+        self.forwards.open(mediator.code for mediator in (*self._edits, *self.interleaver.mediators))
         with self._noting():
             return super().interleave(fn, *args, **kwargs)
 

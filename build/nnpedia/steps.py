@@ -9,14 +9,11 @@ first, and what a later forward brings is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from nnsight.intervention.interleaver import Mediator, OutOfOrderError
-from nnsight.intervention.source import SourceNotAvailable
 
-from nnpedia.errors import NnpediaError
+from nnpedia.forwards import inside
 
 if TYPE_CHECKING:
     from nnpedia.hosts import Hosting
@@ -25,25 +22,31 @@ if TYPE_CHECKING:
 
 def served(host: Hosting, location: str) -> Any:
     """What the forward of this step has at a location; raises `OutOfOrderError` when it had passed it."""
-    with of_this_step(host, location):
-        return Mediator.value(location)
-
-
-def drilled(host: Hosting, node: Any) -> Any:
-    """The operations inside the function an operation calls, which is known once the forward calls it."""
-    catch_up(f"{node.path}.fn", node.path)
-    with of_this_step(host, node.path):
-        return node.source
-
-
-@contextmanager
-def of_this_step(host: Hosting, location: str) -> Iterator[None]:
-    """Around a request: raise `OutOfOrderError` when a later forward than this step's has answered it."""
     root = host.root
+    step = _step(root, location)
+    value = Mediator.value(location)
+    _refuse_later(root, step, location)
+    return value
+
+
+def drilled(host: Hosting, node: Any, wanted: frozenset[str] | None) -> Any:
+    """The operations inside the function an operation calls, which is known once the forward calls it."""
+    root = host.root
+    catch_up(f"{node.path}.fn", node.path)
+    step = _step(root, node.path)
+    operations = inside(node, wanted)
+    _refuse_later(root, step, node.path)
+    return operations
+
+
+def _step(root: StandardizedTransformer, location: str) -> int:
+    """The step that the running trace code is in."""
     step = Mediator.current(location).iteration
-    if step is None:  # this step has been served something: the step is the forward in progress
-        step = root.call().index
-    yield
+    return root.call().index if step is None else step  # once it has been served something: the forward in progress
+
+
+def _refuse_later(root: StandardizedTransformer, step: int, location: str) -> None:
+    """Raise `OutOfOrderError` when a later forward than this step's has answered a request."""
     if root.running and root.call().index > step:
         raise OutOfOrderError(f"{location} was passed in step {step}")
 
@@ -56,28 +59,3 @@ def catch_up(location: str, parent: str) -> None:
     counts = mediator.interleaver.counts
     ended = mediator.counts_at_start.get(location, 0) + mediator.occurrence(f"{parent}.output")
     counts[location] = max(counts.get(location, 0), ended)
-
-
-def open_forwards(model: StandardizedTransformer) -> None:
-    """Make the operations that values are read at visible, before a forward that has begun hides them."""
-    for host in _hosts(model):
-        for name, spec in model.family.values[host.host_name].items():
-            value: Any = getattr(type(host), name)
-            try:
-                if spec.reader is not None and host is not model:
-                    _ = host.source
-                elif value.address is not None and value.address.operations:
-                    _ = value.descend(host).source
-            except (NnpediaError, SourceNotAvailable, AttributeError):
-                continue  # this block has no such place; asking for the value says why
-
-
-def _hosts(model: StandardizedTransformer) -> Iterator[Any]:
-    from nnpedia.hosts import PATHS
-    from nnpedia.observe import host_at
-
-    yield model
-    for layer in range(model.num_layers):
-        for name in PATHS:
-            if name in model.family.values and (host := host_at(model, layer, name)) is not None:
-                yield host

@@ -22,6 +22,7 @@ from torch import Tensor
 from nnpedia.address import Address, parse
 from nnpedia.containers import keys_of, refuses_edits, replaced, shares
 from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable
+from nnpedia.forwards import opened
 from nnpedia.layout import Pattern, parse_pattern
 from nnpedia.readers import READERS
 from nnpedia.steps import catch_up, drilled, served
@@ -160,7 +161,7 @@ class Value(property):
             )
         self.check_declared(host)
         mediator = Mediator.current(f"{host.path}.{self.name}")
-        host.root.asked.setdefault(id(mediator), []).append(f"{host.place}.{self.name}")
+        host.root.asked.setdefault(id(mediator), []).append((host, self.name))
         return mediator
 
     def check_declared(self, host: Hosting) -> None:
@@ -220,9 +221,11 @@ class Value(property):
         path, around = envoy.path, envoy.path
         if address.operations:
             try:
-                node: Any = _operation(envoy.source, address.operations[0])
-                for operation in address.operations[1:]:
-                    node, around = _operation(drilled(host, node), operation), node.path
+                chain = address.operations
+                node: Any = _operation(opened(envoy, frozenset(chain[:1])), chain[0])
+                for depth, operation in enumerate(chain[1:], 1):
+                    wanted = host.root.forwards.wanted(envoy.path, chain[:depth])
+                    node, around = _operation(drilled(host, node, wanted), operation), node.path
                 path = node.path
             except SourceNotAvailable as error:
                 raise Unavailable(self.name, str(error), self._other_load(host), where=host.place) from None
@@ -331,7 +334,7 @@ class Value(property):
         if mediator.iteration:
             raise  # a loop over steps that outran the run: nnsight ends it with a warning
         asked = host.root.asked.get(id(mediator), [])
-        before = f" after {asked[-2]}" if len(asked) > 1 else ""
+        before = f" after {asked[-2][0].place}.{asked[-2][1]}" if len(asked) > 1 else ""
         order = ", ".join(host.root.forward_order())
         raise ReadTooLate(
             f"{self.name} was asked for{before}, and the forward had passed it or never reaches it; "
