@@ -13,17 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from nnpedia import formula
+from nnpedia.entryspec import LawSpec, ValueOverride, ValueSpec
 from nnpedia.errors import SpecError, nearest, place
-from nnpedia.familyspec import (
-    Differences,
-    FamilySpec,
-    Package,
-    PublicCheckpoint,
-    ValueOverride,
-    Variant,
-)
+from nnpedia.familyspec import Differences, FamilySpec, Package, PublicCheckpoint, Variant
 from nnpedia.layout import Pattern
-from nnpedia.vocabulary import LawSpec, ValueSpec, Vocabulary, document, load_vocabulary
+from nnpedia.versions import MOVES, installed
+from nnpedia.vocabulary import Vocabulary, document, load_vocabulary
 from nnpedia.yamlfile import Document, read, validate
 
 
@@ -92,8 +87,11 @@ def load_families(folder: Path) -> dict[str, Family]:
 
 
 @lru_cache(maxsize=256)
-def load_family(folder: Path, variant: tuple[str, ...] = ()) -> Family:
-    """One family with its bases and variants merged in; raises `SpecError` with file and line."""
+def load_family(folder: Path, variant: tuple[str, ...] = (), on: str | None = None) -> Family:
+    """One family with its bases and variants merged in, as the release `on` of transformers has it.
+
+    Left out, that is the installed release. Raises `SpecError` with file and line.
+    """
     chain = _chain(folder)
     vocabulary = load_vocabulary(folder.parent)
     own, source = chain[0]
@@ -103,6 +101,7 @@ def load_family(folder: Path, variant: tuple[str, ...] = ()) -> Family:
     for name in variant:
         merged.add(own.variants[name], source, ("variants", name))
     merged.drop_parts()
+    merged.settle(on or installed(MOVES))
     for index, checkpoint in enumerate(own.checkpoints):
         merged.lines["checkpoints", "", checkpoint.id] = source.where("checkpoints", index)
     return Family(
@@ -183,8 +182,12 @@ class _Merged:
             _known(host, self.laws, source, (*under, "laws", host))
             for name, law in laws.items():
                 _known(name, self.laws[host], source, (*under, "laws", host, name))
+                where = self.lines["laws", host, name] = source.where(*under, "laws", host, name)
                 self.laws[host][name] = law.over(self.laws[host][name])
-                self.lines["laws", host, name] = source.where(*under, "laws", host, name)
+                try:
+                    self.vocabulary.check_moved(self.laws[host][name].moved)
+                except ValueError as error:
+                    raise SpecError(_first_line(error), where=where) from None
 
     def _add_values(self, spec: Differences, source: Document, under: tuple[str, ...]) -> None:
         for host, table in spec.values.items():
@@ -197,6 +200,7 @@ class _Merged:
                 try:
                     self.values[host][name] = override.over(self.values[host][name])
                     self.vocabulary.pattern(self.values[host][name])
+                    self.vocabulary.check_moved(self.values[host][name].moved)
                 except SpecError as error:
                     raise type(error)(error.message, where=where) from None
                 except ValueError as error:
@@ -223,6 +227,13 @@ class _Merged:
                 if value.any_of and not set(value.any_of) & set(self.parts) and value == base:
                     reasons = [self.vocabulary.parts[part].reason(self.parts) for part in value.any_of]
                     table[name] = ValueOverride(absent="; ".join(dict.fromkeys(reasons))).over(value)
+
+    def settle(self, version: str) -> None:
+        """Put what moved where this release of transformers has it."""
+        self.values = {
+            host: {name: value.on(version) for name, value in table.items()} for host, table in self.values.items()
+        }
+        self.laws = {host: {name: law.on(version) for name, law in table.items()} for host, table in self.laws.items()}
 
 
 def _formula(text: str, source: Document, keys: tuple[str | int, ...]) -> None:

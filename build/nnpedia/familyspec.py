@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
-from nnpedia import formula
-from nnpedia.vocabulary import DecodePlace, LawSpec, Spec, ValueSpec, parsed
+from nnpedia.entryspec import LawOverride, Spec, ValueOverride
 
 
 class PublicCheckpoint(Spec):
@@ -45,63 +44,6 @@ class Package(Spec):
     licence: str
     config: dict[str, Any] = {}
     tokenizer: dict[str, Any] = {}
-
-
-class ValueOverride(Spec):
-    """What a family says of a value: a place of its own, or why it has none."""
-
-    at: str | None = None
-    native: str | None = None
-    scale: str | None = None
-    copies: bool | None = Field(default=None, alias="copy")
-    reader: str | None = None
-    absent: str | None = None
-    needs: dict[str, list[str]] | None = None
-    says: str | None = None
-    layout: str | None = None
-    decode: DecodePlace | None = None
-    by_class: dict[str, str] | None = None
-
-    def over(self, base: ValueSpec) -> ValueSpec:
-        """The base value with this override; a new place drops the base's pattern."""
-        data = base.model_dump()
-        if self.at or self.reader or self.absent:
-            data |= {"at": self.at, "reader": self.reader, "absent": self.absent}
-            data |= {"native": None, "scale": None, "copies": False, "decode": None, "by_class": {}}
-        if self.absent:
-            data["needs"] = {}
-        for key in ("native", "scale", "copies", "needs", "says", "layout", "decode", "by_class"):
-            if getattr(self, key) is not None:
-                data[key] = getattr(self, key)
-        return ValueSpec.model_validate(data)
-
-    @model_validator(mode="after")
-    def _one_place(self) -> ValueOverride:
-        if sum(said is not None for said in (self.at, self.reader, self.absent)) > 1:
-            raise ValueError("say at most one of at, reader and absent")
-        return self
-
-
-class LawOverride(Spec):
-    """A law as it reads on this family, or the reason it does not hold (`exception`)."""
-
-    formula: str | None = None
-    says: str | None = None
-    tolerance: float | None = Field(default=None, ge=0.0, le=64.0)
-    exception: str | None = None
-
-    @field_validator("formula")
-    @classmethod
-    def _parses(cls, text: str | None) -> str | None:
-        if text is not None:
-            parsed(formula.parse, text, law=True)
-        return text
-
-    def over(self, base: LawSpec) -> LawSpec:
-        changes = {key: value for key, value in self.model_dump().items() if value is not None}
-        if self.formula is not None and self.exception is None:
-            changes["exception"] = None
-        return base.model_copy(update=changes)
 
 
 class Differences(Spec):

@@ -22,6 +22,7 @@ from nnpedia.errors import AddressError, ModelError, NnpediaError, ReadTooLate, 
 from nnpedia.family import Family
 from nnpedia.forwards import opened
 from nnpedia.values import Value
+from nnpedia.versions import under
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
@@ -132,7 +133,7 @@ class Hosting:
     def not_on_this_block(self, name: str, why: str) -> Unavailable:
         """The error for a value whose place this block lacks; it names the blocks that have it, if any."""
         having = layers_with(self.root, self.host_name, name)
-        there = f" (it is on {_listed(having)})" if having else ""
+        there = f" (it is on {_listed(having)})" if having else f" ({under(self.family.vocabulary.versions)})"
         return Unavailable(name, f"{why}{there}", layers=having, where=self.place)
 
     def holds(self, name: str) -> bool:

@@ -6,7 +6,6 @@ import math
 import platform
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from nnpedia.address import in_words, parse
@@ -24,6 +23,7 @@ from nnpedia.observe import host_at, scan, spots_of
 from nnpedia.record import BlockKind, ConfigRow, HostFact, Origin, Problem, Reference, Run, ValueFact, Versions
 from nnpedia.snippets import PROMPT
 from nnpedia.support import probing
+from nnpedia.versions import installed
 
 if TYPE_CHECKING:
     from nnpedia.checkpoints import Runnable
@@ -34,16 +34,8 @@ _BOOKKEEPING = {"transformers_version", "_name_or_path", "name_or_path", "model_
 
 
 def versions() -> Versions:
-    def of(name: str) -> str:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            return "source"
-
-    return Versions(
-        nnpedia=of("nnpedia"), python=platform.python_version(), torch=of("torch").partition("+")[0],
-        transformers=of("transformers"), nnsight=of("nnsight"),
-    )  # fmt: skip
+    names = ("nnpedia", "torch", "transformers", "nnsight")
+    return Versions(python=platform.python_version(), **{name: installed(name, "source") for name in names})
 
 
 # -- the full-size reference, without weights ---------------------------------------------------

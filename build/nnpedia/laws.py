@@ -14,8 +14,8 @@ from nnpedia.functions import FUNCTIONS
 from nnpedia.observe import Spot, host_at
 
 if TYPE_CHECKING:
+    from nnpedia.entryspec import LawSpec
     from nnpedia.model import StandardizedTransformer
-    from nnpedia.vocabulary import LawSpec
 
 
 @dataclass(frozen=True)

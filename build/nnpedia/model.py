@@ -31,6 +31,9 @@ LOAD_OPTIONS = {
     "experts_implementation": "_experts_implementation",
 }
 
+#: What transformers calls a cache, as an argument and in what a model returns.
+CACHES = ("cache", "past_key_values", "cache_params")
+
 
 @dataclass(frozen=True)
 class Call:
@@ -283,7 +286,7 @@ class StandardizedTransformer(TransformersModel, Host):
         else:
             last = (positions[-1:]).expand(batch)
         index = 0 if self._current is None else self._current.index + 1
-        cache = kwargs.get("cache", kwargs.get("past_key_values"))
+        cache = next((kwargs[name] for name in CACHES if kwargs.get(name) is not None), None)
         keep = kwargs.get("logits_to_keep")
         kept = positions[keep.to(positions.device)] if isinstance(keep, torch.Tensor) else None
         self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None, kept)

@@ -50,6 +50,16 @@ def host_at(model: StandardizedTransformer, layer: int | None, host: str) -> Any
     return host_of(model.layers[layer], host)
 
 
+def asked_host(model: StandardizedTransformer, spot: Spot) -> Any:
+    """The host of a spot; raises `Unavailable`, naming the blocks that have the value, where the block has none."""
+    layer, host, name = spot
+    found = host_at(model, layer, host)
+    if found is None:
+        having = layers_with(model, host, name)
+        raise Unavailable(name, f"this block has no {host}", layers=having, where=f"model.layers[{layer}]")
+    return found
+
+
 def read(
     model: StandardizedTransformer,
     spots: Iterable[Spot],
@@ -68,12 +78,7 @@ def read(
     def reading(spot: Spot) -> Callable[[], None]:
         def task() -> None:
             try:
-                host = host_at(model, spot[0], spot[1])
-                if host is None:
-                    having = layers_with(model, spot[1], spot[2])
-                    where = f"model.layers[{spot[0]}]"
-                    raise Unavailable(spot[2], f"this block has no {spot[1]}", layers=having, where=where)
-                found[spot] = keep(getattr(host, spot[2]))
+                found[spot] = keep(getattr(asked_host(model, spot), spot[2]))
             except NnpediaError as error:
                 found[spot] = error
 
@@ -81,7 +86,7 @@ def read(
 
     def editing(spot: Spot, edit: Callable[[Any], Any]) -> Callable[[], None]:
         def task() -> None:
-            host = host_at(model, spot[0], spot[1])
+            host = asked_host(model, spot)
             changed = edit(getattr(host, spot[2]))
             if changed is not None:
                 setattr(host, spot[2], changed)

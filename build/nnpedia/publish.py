@@ -12,13 +12,13 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from filelock import FileLock
 
 from nnpedia.cache import families_folder, home, templates_folder
 from nnpedia.errors import BuildFailure
+from nnpedia.versions import installed
 
 MARK = ".inputs"
 _PACKAGES = ("mkdocs", "mkdocs-material", "pymdown-extensions", "markdown", "pygments", "jinja2")
@@ -91,13 +91,6 @@ def inputs_key(root: Path) -> str:
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
                 digest.update(f"{label}/{path.relative_to(folder).as_posix()} {content}\0".encode())
     return digest.hexdigest()
-
-
-def installed(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
 
 
 def read_mark(out: Path) -> str | None:

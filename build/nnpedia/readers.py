@@ -82,7 +82,7 @@ def state_input(host: Hosting) -> torch.Tensor:
 
     if host.root.step().cache is None:
         return _no_state(host)
-    state = raw_at(host, "@cache_get_recurrent_state_0.output")
+    state = raw_at(host, str(host.family.values[host.host_name]["state_input"].of))
     pattern = host.family.pattern(host.family.values[host.host_name]["state_output"])
     # A copy: the kernel of a decode step writes the next state over this one.
     return (state if pattern is None else pattern.split(state, host.axis_sizes())).clone()
@@ -125,7 +125,7 @@ def _state_of_the_step(host: Hosting) -> torch.Tensor:
     outputs = type(host).head_outputs.decoded  # type: ignore[attr-defined]
     served(host, outputs.locate(host))
     rows = host.root.rows()
-    state: torch.Tensor = host.root.call().cache.get_recurrent_state(host.module.layer_idx, state_idx=0)
+    state: torch.Tensor = host.root.call().cache.layers[host.module.layer_idx].recurrent_states[0]
     return state[rows.start : rows.start + rows.size]
 
 

@@ -21,12 +21,13 @@ from torch import Tensor
 
 from nnpedia.address import Address, parse
 from nnpedia.containers import keys_of, refuses_edits, replaced, shares
-from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable
+from nnpedia.entryspec import ValueSpec
+from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable, nearest
 from nnpedia.forwards import opened
 from nnpedia.layout import Pattern, parse_pattern
 from nnpedia.readers import READERS
 from nnpedia.steps import catch_up, drilled, served
-from nnpedia.vocabulary import ValueSpec
+from nnpedia.versions import under
 
 if TYPE_CHECKING:
     from nnpedia.hosts import Hosting
@@ -232,7 +233,9 @@ class Value(property):
             except AddressError as error:
                 if not host.holds(self.name):
                     raise host.not_on_this_block(self.name, error.message) from None
-                raise Unavailable(self.name, error.message, self._other_load(host), where=host.place) from None
+                load = self._other_load(host)
+                why = error.message if load else f"{error.message} ({under(host.family.vocabulary.versions)})"
+                raise Unavailable(self.name, why, load, where=host.place) from None
         location = f"{path}.{'output' if address.access == 'output' else 'input'}"
         if address.operations:
             catch_up(location, around)
@@ -363,5 +366,8 @@ def raw_at(host: Hosting, address: str) -> Any:
 def _operation(source: Any, name: str) -> Any:
     if name not in source.names:
         there = ", ".join(source.names) or "none"
-        raise AddressError(f"there is no operation {name!r} inside {source.prefix}; the operations there are {there}")
+        hint = nearest(name, source.names)
+        raise AddressError(
+            f"there is no operation {name!r} inside {source.prefix}{hint}; the operations there are {there}"
+        )
     return source.node(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nnpedia.errors import LayoutError, NnpediaError
-from nnpedia.observe import Spot, host_at, observe, read
+from nnpedia.observe import Spot, asked_host, observe, read
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
@@ -68,26 +68,31 @@ def _try_cache(
 ) -> Write:
     """The same for a value that only the next call reads: what the returned cache keeps is compared."""
 
+    from nnpedia.model import CACHES
+
     def kept(edit: Callable[[Any], Any]) -> torch.Tensor:
         caches: list[Any] = []
 
         def task() -> None:
-            host = host_at(model, spot[0], spot[1])
+            host = asked_host(model, spot)
             changed = edit(getattr(host, spot[2]))
             if changed is not None:
                 setattr(host, spot[2], changed)
-            caches.append(model.output["cache"])
+            caches.append(next(model.output[name] for name in CACHES if name in model.output))
 
         with torch.no_grad():
             observe(model, [task], prompt)
-        return caches[0].get_recurrent_state(spot[0], state_idx=0).clone()
+        return caches[0].layers[spot[0]].recurrent_states[0].clone()
 
     def in_place(value: torch.Tensor) -> None:
         value.copy_(disturb(value))
 
-    clean = kept(lambda value: None)
-    neutral = torch.equal(kept(torch.clone), clean)
-    return Write(True, neutral, not torch.equal(kept(disturb), clean), not torch.equal(kept(in_place), clean))
+    try:
+        clean = kept(lambda value: None)
+        neutral = torch.equal(kept(torch.clone), clean)
+        return Write(True, neutral, not torch.equal(kept(disturb), clean), not torch.equal(kept(in_place), clean))
+    except NnpediaError as error:
+        return Write(assignable=False, message=error.message)
 
 
 def disturbance(model: StandardizedTransformer, spot: Spot) -> Callable[[torch.Tensor], torch.Tensor]:
