@@ -93,7 +93,7 @@ def sample(folder: str, home: str, family: str, kind: str, name: str) -> str:
         "sizes": {},
         "parameters": 0,
         "config": [],
-        "printout": "",
+        "printout": os.environ.get("SAYS", ""),
         "kinds": [],
         "root": [],
         "values": [],

@@ -44,6 +44,8 @@ def publish(root: Path, out: Path) -> None:
             run_mkdocs(root, fresh)
             (fresh / MARK).write_text(key, encoding="utf-8")
             swap(fresh, out)
+        except OSError as error:
+            raise BuildFailure(f"the site cannot be written ({error.strerror or error})", where=str(out)) from None
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 

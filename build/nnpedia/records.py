@@ -62,10 +62,19 @@ def path_of(home: Path, unit: Unit) -> Path:
 
 
 def store(home: Path, unit: Unit, key: str, text: str) -> None:
-    """Write a record and then its key; a crash between the two leaves a unit that is done again."""
+    """Write a record and then its key; a crash between the two leaves a unit that is done again.
+
+    Raises `NnpediaError` when it cannot be written, as on a full disk.
+    """
     path = path_of(home, unit)
-    write_atomically(path, text)
-    write_atomically(path.with_suffix(".key"), f"{key} {_digest(text.encode())}\n")
+    try:
+        write_atomically(path, text)
+        write_atomically(path.with_suffix(".key"), f"{key} {_digest(text.encode())}\n")
+    except OSError as error:
+        raise NnpediaError(
+            f"a record cannot be written ({error.strerror or error}); what was finished before it is kept",
+            where=str(records_folder(home)),
+        ) from None
 
 
 def is_fresh(home: Path, unit: Unit, key: str) -> bool:

@@ -23,7 +23,6 @@ def fetch(checkpoint: str, revision: str | None = None) -> Path:
     Raises `CheckpointError`, one line, when the repository or revision is not there or not open to
     this user, when it cannot be reached, or when `inspect` refuses what it holds.
     """
-    import httpx
     from huggingface_hub import errors, snapshot_download
 
     at = f"{checkpoint}@{revision}" if revision else checkpoint
@@ -37,8 +36,10 @@ def fetch(checkpoint: str, revision: str | None = None) -> Path:
         raise _refused(at, "is neither a folder here nor a repository on the Hub (or it is private)") from None
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
         raise _refused(at, f"is not in the Hub's cache here, and {_unreachable()}") from None
-    except (errors.HfHubHTTPError, httpx.HTTPError, OSError) as error:
-        raise _refused(at, f"could not be fetched: {_first_line(error)}") from None
+    except (TypeError, KeyError, AttributeError) as error:  # a proxy's page, a mirror that lacks something
+        raise _refused(at, f"could not be fetched: what answers is no Hub ({_first_line(error)})") from None
+    except Exception as error:  # the HTTP library's own, whichever the Hub's client uses
+        raise _refused(at, f"could not be fetched ({_first_line(error)}); what is here of it is gone on from") from None
     inspect(folder, at)
     return folder
 

@@ -6,6 +6,7 @@ on every use; a file whose modification time moved is hashed again. What does no
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 from filelock import FileLock
 
 from nnpedia import cache
+from nnpedia.errors import CheckpointError
 
 MANIFEST = "manifest.json"
 
@@ -44,12 +46,26 @@ def kept(name: str, build: Callable[[Path], Mapping[str, Any]]) -> Path:
     """The folder `checkpoints/<name>` of the cache, filled by `build(folder)` when it is not there yet.
 
     `build` fills an empty folder and returns what the manifest should say of its sources. Others who
-    want the same folder meanwhile wait for it. Nothing is left behind when `build` raises.
+    want the same folder meanwhile wait for it. Nothing is left behind when `build` raises. Raises
+    `CheckpointError` when the cache cannot be written.
     """
     root = cache.home() / "checkpoints"
     folder = root / name
     if is_sound(folder):
         return folder
+    try:
+        return _built(root, name, build)
+    except OSError as error:
+        raise CheckpointError(
+            f"the checkpoint {name} cannot be written ({error.strerror or error}); set NNPEDIA_HOME to a folder that"
+            " can, and that has room for it",
+            where=str(root),
+        ) from None
+
+
+def _built(root: Path, name: str, build: Callable[[Path], Mapping[str, Any]]) -> Path:
+    """The folder, built while others who want it wait."""
+    folder = root / name
     root.mkdir(parents=True, exist_ok=True)
     partial = root / f".{name}.partial"
     with FileLock(root / f".{name}.lock"):
@@ -103,4 +119,5 @@ def _settle(folder: Path, manifest: dict[str, Any]) -> None:
         moved |= now != said["modified"]
         said["modified"] = now
     if moved:
-        cache.write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        with contextlib.suppress(OSError):  # a cache that can only be read is read all the same
+            cache.write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
