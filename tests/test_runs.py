@@ -9,6 +9,7 @@ import torch
 from forged import PROMPT, each_family, full, spec
 from reading import epsilons, everything
 
+from nnpedia.introspect import block_kinds, root_facts
 from nnpedia.observe import host_at
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -200,3 +201,16 @@ def test_an_invokes_gradient_is_its_prompts(family: str) -> None:
                     together = value.grad.clone().save()
         assert epsilons(together, alone) < 64, spot
     model._module.zero_grad()
+
+
+def test_a_host_s_modules_are_told_by_their_native_names() -> None:
+    told = {
+        (family, host.name): host.modules
+        for family in ("gpt2", "opt", "qwen3_moe")
+        for host in [*root_facts(full(family)), *block_kinds(full(family))[0].hosts]
+    }
+    assert told["gpt2", "model"]["transformer.wte"] == "embed_tokens"
+    assert told["gpt2", "self_attn"]["c_proj"] == "o_proj"
+    assert told["opt", "mlp"]["fc2"] == "down_proj"  # read on the block, and named as the block names it
+    assert told["qwen3_moe", "mlp"]["gate"] == "router"
+    assert "c_fc" not in told["opt", "mlp"]  # a name of the base's, which this family has no module for

@@ -20,6 +20,7 @@ from nnpedia.errors import NnpediaError, Unavailable
 from nnpedia.hosts import PATHS
 from nnpedia.layout import expect
 from nnpedia.observe import host_at, scan, spots_of
+from nnpedia.printout import native_children
 from nnpedia.record import BlockKind, ConfigRow, HostFact, Origin, Problem, Reference, Run, ValueFact, Versions
 from nnpedia.snippets import PROMPT
 from nnpedia.support import probing
@@ -197,7 +198,10 @@ def sizes(model: StandardizedTransformer) -> dict[str, int]:
 
 
 def root_facts(model: StandardizedTransformer) -> list[HostFact]:
-    return [HostFact(name="model", path="model", native_class=type(model._module).__name__, native_path=model.path)]
+    module, names = model._module, model.family.names.get("model", {})
+    native = type(module).__name__
+    modules = native_children(module, names)
+    return [HostFact(name="model", path="model", native_class=native, native_path=model.path, modules=modules)]
 
 
 def block_kinds(model: StandardizedTransformer) -> list[BlockKind]:
@@ -222,11 +226,13 @@ def _hosts(model: StandardizedTransformer, layer: int) -> Iterator[tuple[str, An
 
 def _host_facts(model: StandardizedTransformer, layer: int) -> Iterator[HostFact]:
     for host, envoy in _hosts(model, layer):
+        named = "layers" if host in model.family.virtual else host
         yield HostFact(
             name=host,
             path=model.family.vocabulary.hosts[host].path,
             native_class=type(envoy.module).__name__,
             native_path=envoy.path.removeprefix("model."),
+            modules=native_children(envoy.module, model.family.names.get(named, {})),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,13 @@ def printout(model: StandardizedTransformer) -> str:
         else:
             lines += _child(aliases.get(name, name), child, named)
     return "\n".join([*lines, *_values(model), ")"])
+
+
+def native_children(module: torch.nn.Module, names: Mapping[str, str]) -> dict[str, str]:
+    """The modules right below one, and those that `names` (native path to standard name) reaches further down."""
+    there = {path for path, _ in module.named_modules()}
+    deeper = {path: name for path, name in names.items() if "." in path and path in there}
+    return {child: names.get(child, child) for child, _ in module.named_children()} | deeper
 
 
 def _child(label: str, envoy: Any, named: dict[str, str]) -> list[str]:

@@ -33,6 +33,7 @@ class HostFact(Fact):
     path: str  # "model", "model.layers[i]", "model.layers[i].self_attn"
     native_class: str  # "PhimoeDecoderLayer"
     native_path: str  # "model.layers.0.self_attn"
+    modules: dict[str, str] = {}  # native child path -> its standard name, of the children it has
 
 
 class BlockKind(Fact):
