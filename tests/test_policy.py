@@ -71,9 +71,9 @@ def test_chromium_refuses_an_inline_script_and_says_so(visiting: Visiting) -> No
 @pytest.mark.browser
 def test_search_answers_under_the_policy(visiting: Visiting) -> None:
     page = visiting().open()
-    page.click(".md-search__input")
-    page.keyboard.type("router_logits", delay=10)
-    page.wait_for_selector(".md-search-result__link", timeout=15000)
+    page.click(".nn-search-open")
+    page.keyboard.type("router_logits")
+    page.wait_for_selector(".nn-search a[href*='mlp.router_logits']")
 
 
 @pytest.mark.browser

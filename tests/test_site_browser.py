@@ -63,14 +63,6 @@ def test_a_condition_opens_on_hover_and_on_focus(visiting: Visiting) -> None:
     assert tip.is_visible()
 
 
-def test_search_finds_a_value(visiting: Visiting) -> None:
-    visit = visiting()
-    visit.open(".")
-    visit.page.click(".md-search__input")
-    visit.page.keyboard.type("router_logits", delay=10)
-    visit.page.wait_for_selector(".md-search-result__link", timeout=15000)
-
-
 def test_the_scheme_can_be_changed(visiting: Visiting) -> None:
     visit = visiting()
     visit.open(".")

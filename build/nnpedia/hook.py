@@ -44,6 +44,7 @@ _records: dict[str, Page] = {}
 _entries: dict[str, Entry] = {}
 _badges: dict[str, Badge] = {}
 _texts: dict[str, str] = {}
+_told: dict[str, tuple[str, str]] = {}  # what the search reads: titles and HTML, by where they are
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -60,6 +61,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     _entries.clear()
     _badges.clear()
     _texts.clear()
+    _told.clear()
     try:
         generate()
     except NnpediaError as error:
@@ -172,7 +174,10 @@ def on_page_content(content: str, page: MkDocsPage, config: MkDocsConfig, files:
         record = _records.get(f"{Path(config.docs_dir).name}/{page.file.src_uri}")
         if record is not None:
             content = prose.with_results(content, record.snippets, pages.snippet_result, record.file)
+        _told[page.url.removeprefix("./")] = str(page.title), content
         return _HEADING.sub(with_permalink, content.replace(CARDS, "".join(_cards)))
+    if made.uri.startswith("families/") and not made.uri.endswith("index.md"):
+        _told[page.url] = made.title, made.html
     page.toc = table_of_contents(made.headings)
     page.present_anchor_ids = set(re.findall(r'\bid="([^"]+)"', made.html))
     return str(made.html)  # Markup would escape what it is joined with
@@ -194,10 +199,13 @@ def table_of_contents(headings: list[Heading]) -> TableOfContents:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write the pages as Markdown. Then look at every link, anchor and asset, the theme's too, and at the policy."""
+    """Write the pages as Markdown and what the search knows; then look at every link and asset, and at the policy."""
     site = Path(config.site_dir)
     for uri, text in _texts.items():
         (site / uri).write_text(text, encoding="utf-8")
+    names = site / finding.NAMES
+    names.parent.mkdir(exist_ok=True)
+    names.write_text(finding.names(families_folder(), _entries, _badges, _told), encoding="utf-8")
     for problem in broken_links(site, urlsplit(config.site_url or "").path or "/") + broken_policy(
         site, config.extra["policy"]
     ):

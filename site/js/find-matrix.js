@@ -28,7 +28,7 @@ function say(cell, links) {
   const head = Object.assign(document.createElement("b"), {textContent: `${family.textContent} · ${value.textContent}`});
   const why = cell.dataset.why && document.querySelector(`#why-${cell.dataset.why} .nn-why > span`);
   const state = cell.querySelector("b").textContent;
-  line.append(head, why ? `${state}: ${why.textContent}` : state);
+  line.append(head, " ", why ? `${state}: ${why.textContent}` : state);
   tell.replaceChildren(line);
   if (links) {
     cell.classList.add("nn-at");

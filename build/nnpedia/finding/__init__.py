@@ -15,10 +15,12 @@ from nnpedia.entry import Entry
 from nnpedia.finding.cards import families_page, index_cards
 from nnpedia.finding.lawpages import law_entries, law_pages
 from nnpedia.finding.matrix import matrix_page
+from nnpedia.finding.names import URI as NAMES
+from nnpedia.finding.names import names_file
 from nnpedia.finding.valuepages import value_pages
 from nnpedia.pages import Page
 
-__all__ = ["index_cards", "pages"]
+__all__ = ["NAMES", "index_cards", "names", "pages"]
 
 
 def pages(folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> list[Page]:
@@ -30,3 +32,10 @@ def pages(folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge
         *law_pages(folder, laws, entries),
         matrix_page(entries),
     ]
+
+
+def names(
+    folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge], written: Mapping[str, tuple[str, str]]
+) -> str:
+    """The file that the search looks things up in; `written` are titles and HTML of pages by where they are."""
+    return names_file(folder, entries, badges, law_entries(folder, entries), written)
