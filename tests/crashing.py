@@ -110,3 +110,13 @@ def slow_sample(folder: str, home: str, family: str, kind: str, name: str) -> st
         file.write(f"{family} {kind} {name}\n")
     time.sleep(0.5)
     return sample(folder, home, family, kind, name)
+
+
+def vanish_with(*_: str) -> None:
+    vanish()
+
+
+def where(folder: str, home: str, family: str, kind: str, name: str) -> str:
+    """As `sample`, with the name of the cache folder it was made for where a printout would be."""
+    record = json.loads(sample(folder, home, family, kind, name))
+    return json.dumps(record | ({} if kind == "page" else {"printout": Path(home).name}), separators=(",", ":"))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -38,6 +38,13 @@ Checkpoint = Annotated[
 Attention = Annotated[str | None, typer.Option("--attn", metavar="NAME", help="The attn_implementation to load with.")]
 Experts = Annotated[
     str | None, typer.Option("--experts", metavar="NAME", help="The experts_implementation to load with.")
+]
+Device = Annotated[
+    Literal["cpu", "cuda", "auto"],
+    typer.Option(help="Where weights run; auto is an accelerator if there is one."),
+]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler (tcp://host:port) whose workers do the units.")
 ]
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -94,17 +101,23 @@ def build(
         typer.Option("--site/--no-site", help="Render the pages; by default in a checkout, when no family is named."),
     ] = None,
     hub: Annotated[bool, typer.Option("--hub", help="Run the public checkpoints of the Hub too.")] = False,
+    device: Device = "cpu",
+    scheduler: Scheduler = None,
+    listing: Annotated[bool, typer.Option("--list", help="Only say what there is to do, and what it needs.")] = False,
     as_json: Json = False,
 ) -> None:
     """Bring the records up to date, then the site."""
     from nnpedia.cache import checkout
 
     _use(folder)
+    if listing:
+        _list(names, device, hub, as_json)
+        return
     root = checkout()
     wanted = site if site is not None else root is not None and not names and folder is None
     if wanted and root is None:
         raise NnpediaError("the site is rendered in a checkout (a folder with mkdocs.yml); use --no-site here")
-    code = _run_units(names, workers, force, hub, as_json)
+    code = _run_units(names, workers, force, hub, as_json, device, scheduler)
     if wanted and root is not None:
         if code:
             print(
@@ -132,6 +145,8 @@ def run_checks(
     ] = None,
     workers: Workers = CORES,
     hub: Annotated[bool, typer.Option("--hub", help="Test the public checkpoints of the Hub too.")] = False,
+    device: Device = "cpu",
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Do every check again; with -k, only some snippets.
@@ -140,7 +155,9 @@ def run_checks(
     """
     _use(folder)
     if expression is None:
-        raise typer.Exit(_run_units(names, workers, force=True, hub=hub, as_json=as_json))
+        raise typer.Exit(_run_units(names, workers, True, hub, as_json, device, scheduler))
+    if device != "cpu" or scheduler is not None:
+        raise NnpediaError("-k runs snippets here, through pytest: it takes no --device and no --scheduler")
     if as_json or hub:
         raise NnpediaError(f"-k runs snippets through pytest, which takes no {'--json' if as_json else '--hub'}")
     raise typer.Exit(_run_snippets(names, expression))
@@ -197,6 +214,7 @@ def support(
     checkpoint: Checkpoint,
     attn: Attention = None,
     experts: Experts = None,
+    device: Device = "cpu",
     folder: Folder = None,
     as_json: Json = False,
 ) -> None:
@@ -205,7 +223,7 @@ def support(
 
     _use(folder)
     with _quiet():
-        rows = _load(checkpoint, attn, experts).support()
+        rows = _load(checkpoint, attn, experts, device).support()
     if as_json:
         print_json([dataclasses.asdict(row) | {"load": dict(row.load)} for row in rows])
         return
@@ -217,11 +235,17 @@ def support(
 
 
 @app.command("print")
-def print_model(checkpoint: Checkpoint, attn: Attention = None, experts: Experts = None, folder: Folder = None) -> None:
+def print_model(
+    checkpoint: Checkpoint,
+    attn: Attention = None,
+    experts: Experts = None,
+    device: Device = "cpu",
+    folder: Folder = None,
+) -> None:
     """Print the tree under the standard names."""
     _use(folder)
     with _quiet():
-        text = str(_load(checkpoint, attn, experts))
+        text = str(_load(checkpoint, attn, experts, device))
     print(text)
 
 
@@ -237,7 +261,27 @@ def _folder() -> Path:
     return families_folder()
 
 
-def _run_units(names: list[str] | None, workers: int, force: bool, hub: bool, as_json: bool) -> int:
+def _list(names: list[str] | None, device: str, hub: bool, as_json: bool) -> None:
+    """Print what a build would look at."""
+    from nnpedia import reporting, work
+
+    planned = work.plan(names, device, hub)
+    if as_json:
+        reporting.print_json([reporting.plan_as_data(each) for each in planned])
+        return
+    for each in planned:
+        print(f"{'done' if each.fresh else 'due':4}  {each.needs!s:>7}  {each.unit}")
+
+
+def _run_units(
+    names: list[str] | None,
+    workers: int,
+    force: bool,
+    hub: bool,
+    as_json: bool,
+    device: str = "cpu",
+    scheduler: str | None = None,
+) -> int:
     """Run the build's units and tell of them; the exit code."""
     from nnpedia import reporting, work
 
@@ -246,7 +290,9 @@ def _run_units(names: list[str] | None, workers: int, force: bool, hub: bool, as
     started = time.monotonic()
     try:
         with reporting.telling() as tell:
-            outcomes = work.build(names, workers=workers, force=force, hub=hub, on_event=tell)
+            outcomes = work.build(
+                names, workers=workers, force=force, hub=hub, device=device, scheduler=scheduler, on_event=tell
+            )
     except KeyboardInterrupt:
         reporting.complain("interrupted; what was finished is kept")
         raise typer.Exit(130) from None
@@ -277,11 +323,11 @@ def _run_snippets(names: list[str] | None, expression: str) -> int:
     return code if code in (0, 1) else 2
 
 
-def _load(checkpoint: str, attn: str | None, experts: str | None) -> Any:
+def _load(checkpoint: str, attn: str | None, experts: str | None, device: str) -> Any:
     """The checkpoint as a `StandardizedTransformer`."""
     from nnpedia import StandardizedTransformer
 
-    return StandardizedTransformer(checkpoint, attn_implementation=attn, experts_implementation=experts)
+    return StandardizedTransformer(checkpoint, attn_implementation=attn, experts_implementation=experts, device=device)
 
 
 @contextmanager

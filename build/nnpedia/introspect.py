@@ -16,6 +16,7 @@ from nnpedia.model import StandardizedTransformer  # isort: skip  (nnsight befor
 import torch
 
 from nnpedia import verify
+from nnpedia.device import usable
 from nnpedia.errors import NnpediaError, Unavailable
 from nnpedia.hosts import PATHS
 from nnpedia.layout import expect
@@ -97,9 +98,9 @@ def weightless(config: Any, dtype: str) -> torch.nn.Module:
 # -- a checkpoint that runs here ----------------------------------------------------------------
 
 
-def run(family: Family, runnable: Runnable) -> Run:
+def run(family: Family, runnable: Runnable, device: str = "cpu") -> Run:
     """Everything a checkpoint's weights can tell: probes, laws, writes, and the notes' snippets."""
-    load = loader(family)
+    load = loader(family, usable(device))
     model = load({}, runnable.name)
     snippets = verify.notes(family, runnable, load, PROMPT)
     family = model.family  # with the variants that this config has
@@ -111,7 +112,7 @@ def run(family: Family, runnable: Runnable) -> Run:
             name=runnable.name,
             id=runnable.id,
             source=runnable.source,
-            detail=runnable.detail,
+            detail=runnable.detail if device == "cpu" else f"{runnable.detail} It ran on {device}.",
             dtype=runnable.dtype,
             config_origin=runnable.config_origin,
         ),
@@ -154,8 +155,8 @@ def config_problems(family: Family, runnable: Runnable, model: StandardizedTrans
 Loader = Callable[[dict[str, str], str | None], Any]
 
 
-def loader(family: Family) -> Loader:
-    """`load(options, runnable name or None) -> model`; each (options, name) is loaded once."""
+def loader(family: Family, device: str = "cpu") -> Loader:
+    """`load(options, runnable name or None) -> model`, on a device; each (options, name) is loaded once."""
     from nnpedia.checkpoints import materialize, runnables
 
     known = {runnable.name: runnable for runnable in runnables(family, hub=True)}
@@ -168,7 +169,7 @@ def loader(family: Family) -> Loader:
                 where=str(family.notes.name),
             )
         folder = materialize(known[name], family)
-        chosen: dict[str, Any] = dict(options)
+        chosen: dict[str, Any] = {**dict(options), "device": device}
         model = StandardizedTransformer(folder, families=family.folder.parent, **chosen)
         model.dispatch()
         return model

@@ -22,6 +22,7 @@ PRESENTATION = frozenset(
         "cache",
         "checking",
         "cli",
+        "cluster",
         "diagram",
         "entry",
         "finding",
@@ -30,6 +31,7 @@ PRESENTATION = frozenset(
         "lawrows",
         "links",
         "lineages",
+        "needs",
         "overview",
         "pages",
         "policy",
@@ -51,12 +53,12 @@ PRESENTATION = frozenset(
 COMPUTING = ("torch", "transformers", "nnsight", "einops", "tokenizers", "safetensors", "numpy")
 
 
-def key_of(unit: Unit, family: Family) -> str:
-    """The key of a reference or a run: spec and bases, vocabulary, code, versions; for a run the notes too."""
+def key_of(unit: Unit, family: Family, device: str = "cpu") -> str:
+    """The key of a reference or a run: spec and bases, vocabulary, code, versions; for a run the notes and device."""
     texts = [family.folder / "family.yml", *family.bases, family.folder.parent / "vocabulary.yml"]
     if unit.kind == "run":
         texts.append(family.notes)
-    return _key(unit, texts)
+    return _key(unit, texts, *([device] if unit.kind == "run" and device != "cpu" else []))
 
 
 def page_keys(folder: Path) -> dict[Unit, str]:
@@ -73,9 +75,9 @@ def page_keys(folder: Path) -> dict[Unit, str]:
     return {unit: _key(unit, [path, *specs]) for unit, path in units.items()}
 
 
-def _key(unit: Unit, texts: Iterable[Path]) -> str:
+def _key(unit: Unit, texts: Iterable[Path], *more: str) -> str:
     digest = hashlib.sha256()
-    for part in (unit.file, code_digest(), *versions(), *(_text(path) for path in texts)):
+    for part in (unit.file, code_digest(), *versions(), *(_text(path) for path in texts), *more):
         digest.update(hashlib.sha256(part.encode()).digest())
     return digest.hexdigest()
 

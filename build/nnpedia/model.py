@@ -17,6 +17,7 @@ from torch._guards import detect_fake_mode
 
 from nnpedia import formula
 from nnpedia.batching import RepeatingBatcher
+from nnpedia.device import usable
 from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, for_config, load_family
 from nnpedia.forwards import Forwards, open_forwards
@@ -65,7 +66,7 @@ class StandardizedTransformer(TransformersModel, Host):
         attn_implementation: `"eager"`, `"sdpa"`, …; `None` is the model's own default.
         experts_implementation: `"eager"`, `"batched_mm"`, `"grouped_mm"`, …, on a mixture.
         dtype: A torch dtype or its name; `None` is the checkpoint's own.
-        device: Where the weights go when they load.
+        device: Where the weights go when they load; `"auto"` is an accelerator if there is one.
         revision: The commit, branch or tag of a Hub id.
         families: The folder of family specs; `None` is the encyclopedia's own.
 
@@ -105,7 +106,7 @@ class StandardizedTransformer(TransformersModel, Host):
             "attn_implementation": attn_implementation,
             "experts_implementation": experts_implementation,
             "dtype": dtype,
-            "device": device,
+            "device": None if device is None else usable(device),
         }
         load = {key: value for key, value in asked.items() if value is not None}
         from nnpedia.loading import open_checkpoint, reading

@@ -41,11 +41,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class Job:
-    """A call in a process of its own. `function` is `module:name`, imported there; `args` are pickled."""
+    """A call in a process of its own. `function` is `module:name`, imported there; `args` are pickled.
+
+    `memory` (bytes) and `accelerators` are what it is expected to take, `says` what a user knows it by.
+    """
 
     name: str
     function: str
     args: tuple[Any, ...] = ()
+    memory: int = 0
+    accelerators: int = 0
+    says: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,9 @@ def run_jobs(
             while waiting and len(running) < max(1, workers):
                 job = waiting.pop(0)
                 started(job)
+                if job.memory > limits.memory:
+                    yield Result(job, cause=_too_large(job, limits), exit_code=1)
+                    continue
                 running.append(_start(job, logs / f"{len(waiting)}.log"))
             connection.wait([each.pipe for each in running], timeout=0.2)
             for each in list(running):
@@ -99,6 +108,13 @@ def run_jobs(
         for each in running:
             _end(each)
         shutil.rmtree(logs, ignore_errors=True)
+
+
+def _too_large(job: Job, limits: Limits) -> str:
+    return (
+        f"needs {job.memory / GIGABYTE:.1f} GB of memory, more than its limit of {limits.memory / GIGABYTE:.1f} GB,"
+        " and was not started; NNPEDIA_MEMORY sets the limit, --scheduler gives it to larger machines"
+    )
 
 
 def _start(job: Job, log: Path) -> _Running:

@@ -14,7 +14,7 @@ from nnpedia.record import Page, Reference, Run
 Named = TypeVar("Named")
 
 
-def produce(folder: str, home: str, family: str, kind: str, name: str) -> str:
+def produce(folder: str, home: str, family: str, kind: str, name: str, device: str = "cpu") -> str:
     """A unit's record, from the specs of `folder`, with the checkpoints of the cache folder `home`.
 
     The working folder becomes the one the families lie in, so that a record's `file:line` says
@@ -27,11 +27,11 @@ def produce(folder: str, home: str, family: str, kind: str, name: str) -> str:
     families = Path(folder).resolve()
     os.environ |= {"NNPEDIA_FAMILIES": str(families), "NNPEDIA_HOME": str(Path(home).resolve())}
     os.chdir(families.parent)
-    record = page(name) if kind == "page" else of_family(families / family, kind, name)
+    record = page(name) if kind == "page" else of_family(families / family, kind, name, device)
     return record.model_dump_json(indent=1) + "\n"
 
 
-def of_family(folder: Path, kind: str, name: str) -> Reference | Run:
+def of_family(folder: Path, kind: str, name: str, device: str = "cpu") -> Reference | Run:
     """A reference or a run; raises `CheckpointError` for a name the family does not have."""
     from nnpedia import introspect
     from nnpedia.checkpoints import runnables
@@ -39,7 +39,7 @@ def of_family(folder: Path, kind: str, name: str) -> Reference | Run:
     family = load_family(folder)
     if kind == "reference":
         return introspect.reference(family, _named(name, {each.id: each for each in family.checkpoints}))
-    return introspect.run(family, _named(name, {each.name: each for each in runnables(family, hub=True)}))
+    return introspect.run(family, _named(name, {each.name: each for each in runnables(family, hub=True)}), device)
 
 
 def page(file: str) -> Page:

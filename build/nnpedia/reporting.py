@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from nnpedia.errors import place
-from nnpedia.work import Event, Outcome
+from nnpedia.work import Event, Outcome, Planned
 
 
 def complain(line: str) -> None:
@@ -118,6 +118,13 @@ def as_data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         }
         for outcome in outcomes
     ]
+
+
+def plan_as_data(planned: Planned) -> dict[str, Any]:
+    """A unit of a plan for `--json`; memory in bytes."""
+    unit, needs = planned.unit, planned.needs
+    said = {"family": unit.family, "kind": unit.kind, "name": unit.name, "fresh": planned.fresh}
+    return said | {"memory": needs.memory, "accelerators": needs.accelerators}
 
 
 def print_json(data: object) -> None:

@@ -8,10 +8,11 @@ build with nothing to do is quick.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from nnpedia import kernel, records
 from nnpedia.cache import families_folder, home
@@ -19,12 +20,15 @@ from nnpedia.checkpoints import runnable_names
 from nnpedia.errors import UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, load_family
 from nnpedia.keys import key_of, page_keys
-from nnpedia.pool import GIGABYTE, Job, Limits, default_limits, run_jobs
+from nnpedia.needs import Needs, needs_of
+from nnpedia.pool import GIGABYTE, Job, Limits, Result, default_limits, run_jobs
 from nnpedia.record import Problem
 from nnpedia.records import Unit
 
+if TYPE_CHECKING:
+    from nnpedia.cluster import Cluster
+
 PRODUCE = "nnpedia.produce:produce"
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,13 @@ class Bench:
     limits: Limits
     tell: Callable[[Event], None]
     produce: str
+    device: str = "cpu"
+    cluster: Cluster | None = None
+
+    @property
+    def room(self) -> int:
+        """Bytes of memory that one unit may take."""
+        return self.limits.memory if self.cluster is None else self.cluster.memory
 
     def note(self, text: str) -> None:
         self.tell(Event("note", text=text))
@@ -82,24 +93,51 @@ def build(
     limits: Limits | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
     produce: str | None = None,
+    device: str = "cpu",
+    scheduler: str | None = None,
 ) -> list[Outcome]:
     """Bring the records of the named families (default: all) up to date; one outcome per unit, in order.
 
     Records of families and checkpoints that are no longer there are deleted. With `hub`, public
-    checkpoints whose weights fit the memory limit are run too. Raises `SpecError` for a spec that
-    does not validate and `UnknownFamily` for a name without a folder; what fails inside a unit is
-    that unit's outcome.
+    checkpoints whose weights fit the memory limit are run too. With `scheduler`, the address of a
+    Dask scheduler, its workers do the units. `device` is where weights run: `cpu`, `cuda` or `auto`.
+    Raises `SpecError` for a spec that does not validate, `UnknownFamily` for a name without a folder,
+    and `NnpediaError` for a scheduler or a device that is not there; what fails inside a unit is that
+    unit's outcome.
     """
-    bench = Bench(
-        folder or families_folder(), cache_folder or home(),
-        workers, force, limits or default_limits(), on_event, produce or PRODUCE,
-    )  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        cluster = None if scheduler is None else stack.enter_context(_open_cluster(scheduler))
+        bench = Bench(
+            folder or families_folder(), cache_folder or home(), workers, force, limits or default_limits(), on_event,
+            produce or PRODUCE, _device(device, cluster), cluster,
+        )  # fmt: skip
+        return _build(bench, families, hub)
+
+
+def _open_cluster(scheduler: str) -> Cluster:
+    from nnpedia.cluster import Cluster
+
+    return Cluster(scheduler)
+
+
+def _device(asked: str, cluster: Cluster | None) -> str:
+    """The device that units run on; the workers' when they are what runs them."""
+    if asked == "cpu":
+        return asked
+    if cluster is not None:
+        return "cuda" if asked == "cuda" or cluster.accelerators else "cpu"
+    from nnpedia.device import usable
+
+    return str(usable(asked))
+
+
+def _build(bench: Bench, families: Sequence[str] | None, hub: bool) -> list[Outcome]:
     known = family_folders(bench.folder)
     chosen = {name: load_family(known[name]) for name in choose(families, known)}
-    planned = {unit: key_of(unit, family) for family in chosen.values() for unit in units_of(family)}
+    planned = {unit: key_of(unit, family, bench.device) for family in chosen.values() for unit in units_of(family)}
     if not families:
         planned |= page_keys(bench.folder)
-    public = {unit: key_of(unit, family) for family in chosen.values() for unit in hub_units(family)}
+    public = {unit: key_of(unit, family, bench.device) for family in chosen.values() for unit in hub_units(family)}
     for what in kernel.missing():
         bench.note(f"snippets: only Python, and not the system, refuses them {what}")
     with records.locked(bench.home, bench.note):
@@ -107,11 +145,40 @@ def build(
         spare = {*known, records.PAGES} - {*chosen} if families else ()
         for name in records.prune(bench.home, [*planned, *standing], spare):
             bench.note(f"records/{name} is deleted: what it told of is no longer there")
-        outcomes = _bring_up_to_date(bench, planned)
+        outcomes = _bring_up_to_date(bench, planned, chosen)
         if hub:
             fitting = {unit: key for unit, key in public.items() if _fits(bench, unit, chosen[unit.family])}
-            outcomes |= _bring_up_to_date(bench, fitting)
+            outcomes |= _bring_up_to_date(bench, fitting, chosen)
     return [outcomes[unit] for unit in sorted(outcomes)]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A unit that a build would look at: what it needs, and whether its record stands."""
+
+    unit: Unit
+    needs: Needs
+    fresh: bool
+
+
+def plan(families: Sequence[str] | None = None, device: str = "cpu", hub: bool = False) -> list[Planned]:
+    """The units of a build, with nothing done; raises as `build` does."""
+    folder, cache_folder, device = families_folder(), home(), _device(device, None)
+    known = family_folders(folder)
+    chosen = {name: load_family(known[name]) for name in choose(families, known)}
+    keys: dict[Unit, str] = {}
+    for family in chosen.values():
+        units = [*units_of(family), *(hub_units(family) if hub else ())]
+        keys |= {unit: key_of(unit, family, device) for unit in units}
+    keys |= {} if families else page_keys(folder)
+    return [
+        Planned(
+            unit,
+            needs_of(unit, chosen.get(unit.family), cache_folder, device),
+            records.is_fresh(cache_folder, unit, keys[unit]),
+        )
+        for unit in sorted(keys)
+    ]
 
 
 def choose(names: Sequence[str] | None, known: Mapping[str, Path]) -> list[str]:
@@ -140,17 +207,15 @@ def hub_units(family: Family) -> list[Unit]:
 
 def _fits(bench: Bench, unit: Unit, family: Family) -> bool:
     """Whether a public checkpoint's weights leave room for a forward within the memory limit; told of when not."""
-    place, checkpoint = next((at, each) for at, each in enumerate(family.checkpoints) if each.id == unit.name)
-    reference = Unit(family.family, "reference", place, checkpoint.id)
-    size = records.parameters_of(bench.home, reference) * BYTES[checkpoint.dtype]
-    if size > 0.8 * bench.limits.memory:
-        limit = f"a limit of {bench.limits.memory / GIGABYTE:.1f} GB"
-        bench.note(f"skipped {unit}: {size / GIGABYTE:.1f} GB of weights do not fit {limit}")
+    needs = needs_of(unit, family, bench.home, bench.device)
+    if needs.memory > bench.room:
+        limit = f"a limit of {bench.room / GIGABYTE:.1f} GB"
+        bench.note(f"skipped {unit}: it needs {needs}, which does not fit {limit}")
         return False
     return True
 
 
-def _bring_up_to_date(bench: Bench, keys: Mapping[Unit, str]) -> dict[Unit, Outcome]:
+def _bring_up_to_date(bench: Bench, keys: Mapping[Unit, str], families: Mapping[str, Family]) -> dict[Unit, Outcome]:
     """Do the units whose records do not carry these keys."""
     outcomes: dict[Unit, Outcome] = {}
     for unit, key in keys.items():
@@ -158,7 +223,7 @@ def _bring_up_to_date(bench: Bench, keys: Mapping[Unit, str]) -> dict[Unit, Outc
             outcomes[unit] = Outcome(unit, "fresh", tuple(records.problems_of(bench.home, unit)))
     missing = sorted((unit for unit in keys if unit not in outcomes), key=_longest_first)
     bench.tell(Event("plan", total=len(missing)))
-    return outcomes | {outcome.unit: outcome for outcome in _produce(bench, missing, keys)}
+    return outcomes | {outcome.unit: outcome for outcome in _produce(bench, missing, keys, families)}
 
 
 def _longest_first(unit: Unit) -> tuple[bool, int, Unit]:
@@ -166,14 +231,27 @@ def _longest_first(unit: Unit) -> tuple[bool, int, Unit]:
     return unit.kind != "run", unit.position, unit
 
 
-def _produce(bench: Bench, missing: Sequence[Unit], keys: Mapping[Unit, str]) -> Iterator[Outcome]:
+def _job(bench: Bench, number: int, unit: Unit, families: Mapping[str, Family]) -> Job:
+    """A unit as a job for a process, here or on a cluster."""
+    needs = needs_of(unit, families.get(unit.family), bench.home, bench.device)
+    arguments = (str(bench.folder), str(bench.home), unit.family, unit.kind, unit.name)
+    device = (bench.device,) if needs.accelerators else ()
+    return Job(str(number), bench.produce, (*arguments, *device), needs.memory, needs.accelerators, str(unit))
+
+
+def _run(bench: Bench, jobs: Sequence[Job], started: Callable[[Job], None]) -> Iterator[Result]:
+    if bench.cluster is not None:
+        return bench.cluster.run(jobs, bench.folder, started, bench.note)
+    return run_jobs(jobs, bench.workers, bench.limits, started)
+
+
+def _produce(
+    bench: Bench, missing: Sequence[Unit], keys: Mapping[Unit, str], families: Mapping[str, Family]
+) -> Iterator[Outcome]:
     """Do the units, in worker processes; each record is on disk before its outcome is told."""
     units = {str(number): unit for number, unit in enumerate(missing)}
-    where = str(bench.folder), str(bench.home)
-    jobs = [Job(name, bench.produce, (*where, unit.family, unit.kind, unit.name)) for name, unit in units.items()]
-    results = run_jobs(
-        jobs, bench.workers, bench.limits, started=lambda job: bench.tell(Event("start", unit=units[job.name]))
-    )
+    jobs = [_job(bench, number, unit, families) for number, unit in enumerate(missing)]
+    results = _run(bench, jobs, lambda job: bench.tell(Event("start", unit=units[job.name])))
     for result in results:
         unit = units[result.job.name]
         if result.cause is None:

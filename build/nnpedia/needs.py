@@ -1,0 +1,51 @@
+"""Needs: what a unit takes of a machine, told before it starts, so that it goes where there is room for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpedia import records
+from nnpedia.family import Family
+from nnpedia.pool import GIGABYTE
+from nnpedia.records import Unit
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+#: What Python, the libraries and the activations of a short prompt take; weights come on top.
+OWN = int(1.25 * GIGABYTE)
+#: Bytes taken per byte of weights: a forward and its copies beside the weights themselves.
+AROUND = 1.25
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes of memory, and how many accelerators."""
+
+    memory: int
+    accelerators: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.memory / GIGABYTE:.1f} GB" + (" and an accelerator" if self.accelerators else "")
+
+
+def needs_of(unit: Unit, family: Family | None, home: Path, device: str = "cpu") -> Needs:
+    """What a unit needs: its checkpoint's parameters times the bytes of each, and what is around them.
+
+    A reference has no weights and a forged checkpoint's are small. The parameters of others are counted by the
+    reference of the public checkpoint they are; they are taken for none while there is no such record.
+    """
+    weights = 0 if family is None or unit.kind != "run" else _weights(unit, family, home)
+    return Needs(OWN + int(AROUND * weights), int(unit.kind == "run" and device != "cpu"))
+
+
+def _weights(unit: Unit, family: Family, home: Path) -> int:
+    ids = {package.name: (package.id, "float32") for package in family.packages}
+    ids |= {checkpoint.id: (checkpoint.id, checkpoint.dtype) for checkpoint in family.checkpoints}
+    if unit.name not in ids:
+        return 0
+    public, dtype = ids[unit.name]
+    for place, checkpoint in enumerate(family.checkpoints):
+        if checkpoint.id == public:
+            reference = Unit(family.family, "reference", place, public)
+            return records.parameters_of(home, reference) * BYTES[dtype]
+    return 0

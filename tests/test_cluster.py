@@ -1,0 +1,140 @@
+"""A build on a cluster makes the records a local one makes, whatever becomes of its workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import Loopback
+from small_families import copy_families
+
+from nnpedia import cluster, work
+from nnpedia.cache import families_folder
+from nnpedia.errors import NnpediaError
+from nnpedia.work import Event, Outcome
+
+FAMILY = "mpt"
+
+
+@pytest.fixture(scope="module")
+def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    """A scheduler with two workers: one alone, one under a nanny, as `dask worker` starts it."""
+    found = Loopback(tmp_path_factory.mktemp("cluster"))
+    try:
+        found.start()
+        found.work("alone", "--no-nanny", "--resources", "memory=5e9")
+        found.work("nursed", "--resources", "memory=4e9")
+        yield found
+    finally:
+        found.stop()
+
+
+def records(home: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(home).as_posix(): path.read_bytes()
+        for path in sorted((home / "records").rglob("*"))
+        if path.suffix in (".json", ".key")
+    }
+
+
+def build(loopback: Loopback, home: Path, *families: str, **options: object) -> tuple[list[Outcome], list[str]]:
+    said: list[str] = []
+
+    def tell(event: Event) -> None:
+        if event.kind == "note":
+            said.append(event.text)
+
+    outcomes = work.build(
+        families or None, cache_folder=home, scheduler=loopback.address, on_event=tell, **options  # type: ignore[arg-type]
+    )  # fmt: skip
+    return outcomes, said
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two families whose units are made in no time, in a checkout with a page."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "start.md").write_text("# Start\n\n```python\nassert True\n```\n")
+    (tmp_path / "mkdocs.yml").write_text("site_name: x\n")
+    return copy_families(tmp_path / "families")
+
+
+def test_units_come_back_from_both_workers_and_failures_with_their_cause(loopback: Loopback, quick: Path) -> None:
+    outcomes, _ = build(loopback, quick.parent / "cache", folder=quick, produce="crashing:sample")
+    assert {outcome.status for outcome in outcomes} == {"built"}
+    assert any(outcome.unit.kind == "page" for outcome in outcomes)
+    again, _ = build(loopback, quick.parent / "cache", folder=quick, produce="crashing:sample")
+    assert {outcome.status for outcome in again} == {"fresh"}
+    broken, _ = build(loopback, quick.parent / "cache", folder=quick, produce="crashing:vanish_with", force=True)
+    assert {outcome.cause for outcome in broken} == {"its process ended with code 7 before it had a result"}
+
+
+def test_a_unit_goes_where_there_is_room_and_one_that_fits_nowhere_is_one_red_row(
+    loopback: Loopback, quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"llama": 4_500_000_000, "gpt2": 6_000_000_000}
+    monkeypatch.setattr(
+        "nnpedia.work.needs_of", lambda unit, *_: work.Needs(sizes.get(unit.family, 1) if unit.kind == "run" else 1)
+    )
+    outcomes, _ = build(loopback, quick.parent / "cache", folder=quick, produce="crashing:where")
+    failed = {outcome.unit.family: outcome.cause for outcome in outcomes if outcome.status == "failed"}
+    assert failed == {"gpt2": "needs 5.6 GB of memory, and the largest worker has 4.7 GB"}
+    large = quick.parent / "cache" / "records" / "llama" / "run-00-forge.json"
+    assert '"printout":"alone"' in large.read_text()
+
+
+def test_a_worker_with_other_packages_is_refused_in_one_line(loopback: Loopback, quick: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "einops-0.0.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: einops\nVersion: 0.0.1\n")
+    loopback.work("odd", "--no-nanny", PYTHONPATH=str(other.parent))
+    client = cluster._connect(loopback.address)
+    client.wait_for_workers(3, timeout=30)
+    client.close()
+    try:
+        with pytest.raises(NnpediaError, match=r"has einops 0\.0\.1, this build .*: install the same there") as raised:
+            build(loopback, quick.parent / "cache", folder=quick, produce="crashing:sample")
+        assert (raised.value.exit_code, "\n" in str(raised.value)) == (2, False)
+    finally:
+        loopback.kill("odd")
+
+
+def test_a_killed_worker_costs_time_and_nothing_else(loopback: Loopback, tmp_path: Path) -> None:
+    said: list[str] = []
+    started: list[str] = []
+
+    def tell(event: Event) -> None:
+        if event.kind == "note":
+            said.append(event.text)
+        if event.kind == "start":
+            started.append(str(event.unit))
+            if len(started) == 2 and "alone" in loopback.workers:  # both are at work
+                loopback.kill("alone")
+
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    outcomes = work.build([FAMILY], cache_folder=theirs, scheduler=loopback.address, on_event=tell)
+    assert {(outcome.status, outcome.cause, outcome.problems) for outcome in outcomes} == {("built", None, ())}
+    assert any("is started again: its worker was lost" in line for line in said), said
+    local = work.build([FAMILY], cache_folder=ours)
+    assert all(outcome.ok for outcome in local)
+    assert records(theirs) == records(ours)
+    assert not (theirs / "checkpoints").exists()  # made where the unit ran
+    assert list((loopback.folder / "nursed" / "checkpoints").glob(f"{FAMILY}-forge-*"))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "carrier-pigeon://x", "nowhere"])
+def test_a_scheduler_that_does_not_answer_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-m", "nnpedia.cli", "build", FAMILY, "--scheduler", address]
+    script = "import nnpedia.cluster as c; c.CONNECT = 1.0\nimport sys; from nnpedia.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command[3:]], capture_output=True, text=True, check=False,
+        env={**os.environ, "NNPEDIA_FAMILIES": str(families_folder())},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"nnpedia: {address}: ")
+    assert done.stderr.count("\n") == 1, done.stderr
