@@ -58,6 +58,8 @@ def families_folder() -> Path:
         folder = Path(os.environ["NNPEDIA_FAMILIES"]).expanduser().absolute()
         if not folder.is_dir():
             raise NnpediaError("there is no such folder of families", where=str(folder))
+        if not (folder / "vocabulary.yml").is_file():
+            raise NnpediaError("this is no folder of families: it has no vocabulary.yml", where=str(folder))
         return folder
     return _shipped("families")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from nnpedia.entryspec import LawOverride, Spec, ValueOverride
+
+LONGEST_NAME = 100  # of what a file or a folder is named after
 
 
 class PublicCheckpoint(Spec):
@@ -17,7 +19,7 @@ class PublicCheckpoint(Spec):
     `hub@<revision>`.
     """
 
-    id: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
+    id: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", max_length=LONGEST_NAME)
     origin: str = Field(default="defaults", pattern=r"^(defaults|published|hub@[0-9a-f]{40})$")
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
@@ -37,7 +39,7 @@ class Wheel(Spec):
 class Package(Spec):
     """Trained weights that wheels carry as a GGUF file; `config` states what the file leaves out."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*$")
+    name: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*$", max_length=LONGEST_NAME)
     id: str
     wheels: list[Wheel]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -78,14 +80,14 @@ class Variant(Differences):
 class FamilySpec(Differences):
     """`family.yml` as written."""
 
-    family: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    family: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=LONGEST_NAME)
     title: str
     subtitle: str
     extends: str | None = None
     architecture: str
     badges: list[str] = []
     checkpoints: list[PublicCheckpoint] = Field(min_length=1)
-    variants: dict[str, Variant] = {}
+    variants: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=LONGEST_NAME)], Variant] = {}
     forge: dict[str, Any] = {}
     packages: list[Package] = []
     about: str = ""

@@ -161,8 +161,12 @@ def check_notes(
     Raises:
         SpecError: The file cannot be read.
     """
+    from nnpedia.claims import unfounded
+
     document = read_document(path, file=file)
-    found = [Problem(where=fence.where, what=fence.problem) for fence in document.fences if fence.problem]
+    found = unfounded(document) + [
+        Problem(where=fence.where, what=fence.problem) for fence in document.fences if fence.problem
+    ]
     found += document.problems
     for fence in document.fences:
         if runnables is not None and (problem := unknown_runnable(fence, runnables)):

@@ -27,6 +27,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Pow: operator.pow,
 }
 _LONGEST = 500
+_LARGEST_POWER = 16
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,15 @@ def _names(node: ast.expr) -> Iterator[str]:
         yield from _names(node.operand)
 
 
+def _is_small_power(node: ast.BinOp) -> bool:
+    """Whether a power takes no time: `9 ** 9 ** 9` would take for ever."""
+    exponent = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
+    below = any(isinstance(other, ast.Pow) for other in ast.walk(node.left))
+    return isinstance(exponent, ast.Constant) and isinstance(exponent.value, int | float) and not below and (
+        abs(exponent.value) <= _LARGEST_POWER
+    )  # fmt: skip
+
+
 def _check(node: ast.expr, text: str) -> None:
     """Raise `SpecError` unless the expression stays inside the language."""
     dotted = _dotted(node)
@@ -110,6 +120,8 @@ def _check(node: ast.expr, text: str) -> None:
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         _check(node.operand, text)
     elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        if isinstance(node.op, ast.Pow) and not _is_small_power(node):
+            raise SpecError(f"{text!r}: a power in a formula is of no other power, and to a number of at most 16")
         _check(node.left, text)
         _check(node.right, text)
     elif isinstance(node, ast.Call) and not node.keywords and _dotted(node.func):

@@ -97,7 +97,7 @@ def parameters_of(home: Path, reference: Unit) -> int:
     """How many parameters a public checkpoint has, by its reference; 0 where there is none."""
     try:
         return int(json.loads(path_of(home, reference).read_bytes())["parameters"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return 0
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from nnpedia.claims import count_asserts
 from nnpedia.errors import SnippetRefused
 from nnpedia.failures import failure
 from nnpedia.fences import Fence, chain, fences, read_document, unknown_runnable
@@ -240,19 +241,6 @@ def _unfit(fence: Fence, shown: str, changed: str | None) -> str | None:
     if not shown.strip() and not count_asserts(fence.code):
         return f"{fence.where}: neither asserts nor shows anything: assert what it establishes, or print it"
     return None
-
-
-def count_asserts(code: str) -> int:
-    """How many assertions stand in the code: `assert`, and calls such as `torch.testing.assert_close`."""
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return 0
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    named = [getattr(call, "attr", getattr(call, "id", "")) for call in calls]
-    return sum(isinstance(node, ast.Assert) for node in ast.walk(tree)) + sum(
-        name.startswith("assert_") for name in named
-    )
 
 
 def fact_of(fence: Fence, *, ran: bool, output: str = "", error: str | None = None) -> SnippetFact:
