@@ -72,7 +72,7 @@ def test_the_contents_name_headings_that_are_there(page: pages.Page) -> None:
 
 
 def test_a_row_says_layout_place_and_full_size(page: pages.Page) -> None:
-    row = re.search(r'<tr id="value-self_attn-attention_keys">.*?</tr>', page.html, re.DOTALL)
+    row = re.search(r'<tr id="value-self_attn-attention_keys"[^>]*>.*?</tr>', page.html, re.DOTALL)
     assert row is not None
     text = " ".join(Shown(row[0]).text.split())
     for part in ("attention_keys", "Keys", "[batch num_kv_heads seq qk_head_dim]", "[batch 8 seq 128]", "args[2]"):

@@ -8,12 +8,13 @@ module from the printout.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nnpedia import kinds
+from nnpedia import kinds, operators
 from nnpedia.address import parse
-from nnpedia.record import BlockKind, HostFact, Reference, Run, ValueFact
+from nnpedia.operators import Step
+from nnpedia.pen import Pen
+from nnpedia.record import HostFact, LawFact, Reference, Run, ValueFact
 from nnpedia.shapes import (
     BYPASS,
     CHIP,
@@ -23,13 +24,13 @@ from nnpedia.shapes import (
     RAIL,
     RIGHT,
     ROW,
-    Cell,
-    Chip,
+    Add,
     Diagram,
-    Label,
+    Operator,
     Panel,
     between,
     expert_cells,
+    middle_of,
 )
 
 # Which values of the block lead into a sublayer, by the sublayer's host: normed first, then the argument of its call.
@@ -39,40 +40,22 @@ ENTERING = {
     "mlp": ("mlp_norm_output", "mlp_input"),
 }
 
-# Where the familiar values stand inside a sublayer (row, column), and what each is made of.
-CELLS = {
-    "attention_queries": (0, 0),
-    "attention_keys": (0, 1),
-    "attention_scores": (1, 0),
-    "attention_values": (1, 1),
-    "attention_probabilities": (2, 0),
-    "attention_head_outputs": (3, 0),
-    "attention_premix": (3, 1),
-}
-MADE_OF = {
-    "attention_scores": ("attention_queries", "attention_keys"),
-    "attention_probabilities": ("attention_scores",),
-    "attention_head_outputs": ("attention_probabilities", "attention_values"),
-    "attention_premix": ("attention_head_outputs",),
-    "mlp_neurons": ("mlp_activation",),
-    "states": ("state_input",),
-    "state_output": ("states",),
-}
 ROUTER = ("router_logits", "expert_weights", "expert_indices")
 # What a recurrent mixer writes to its state with, and the values of the state itself.
 WRITING = ("keys", "values", "betas", "decays")
 STATE = ("state_input", "states", "state_output")
+SUMS = ("layer_mid", "layer_output")
 EXPERTS = ("mlp_activation", "mlp_neurons", "expert_outputs")
 
 
-def diagrams(fact: Reference | Run, varies: Iterable[str] = ()) -> list[Diagram]:
+def diagrams(fact: Reference | Run, varies: Iterable[str] = (), laws: Sequence[LawFact] = ()) -> list[Diagram]:
     """One diagram per block kind, kinds that look the same drawn once.
 
-    `varies` are the values (`host.name`) that some loads have and others have not.
+    `varies` are the values (`host.name`) that some loads have and others have not; `laws` those measured on a model of
+    the same layout, which tell of multipliers and gates.
     """
     drawn: list[Diagram] = []
-    for kind, label in zip(fact.kinds, kinds.labels(fact.kinds), strict=True):
-        diagram = _Drawing(fact, kind, label, set(varies)).draw()
+    for diagram, label in each_kind(fact, varies, laws):
         twin = next((other for other in drawn if other.look == diagram.look), None)
         if twin is None:
             drawn.append(diagram)
@@ -81,12 +64,12 @@ def diagrams(fact: Reference | Run, varies: Iterable[str] = ()) -> list[Diagram]
     return drawn
 
 
-def module_classes(printout: str) -> Mapping[str, str]:
-    """The class of every module the printout names; the first wins where a name repeats."""
-    classes: dict[str, str] = {}
-    for name, native in re.findall(r"^\s*\((\w+)\): (?:\d+ x )?(\w+)", printout, re.MULTILINE):
-        classes.setdefault(name, native)
-    return classes
+def each_kind(
+    fact: Reference | Run, varies: Iterable[str] = (), laws: Sequence[LawFact] = ()
+) -> Iterator[tuple[Diagram, str]]:
+    """Every block kind's diagram and label, in the record's order."""
+    for kind, label in zip(fact.kinds, kinds.labels(fact.kinds), strict=True):
+        yield _Drawing(fact, kind, label, set(varies), laws).draw(), label
 
 
 def module_of(value: ValueFact) -> str:
@@ -96,17 +79,8 @@ def module_of(value: ValueFact) -> str:
     return ".".join(parse(value.address).children)
 
 
-class _Drawing:
+class _Drawing(Pen):
     """A pen moving down one block; `draw` is the only way in."""
-
-    def __init__(self, fact: Reference | Run, kind: BlockKind, label: str, varies: set[str]) -> None:
-        self.kind, self.varies = kind, varies
-        self.sizes, self.classes = fact.sizes, module_classes(fact.printout)
-        self.values: dict[str, dict[str, ValueFact]] = {}
-        for value in fact.values:
-            if value.absent is None and (value.layers is None or set(value.layers) & set(kind.layers)):
-                self.values.setdefault(value.host, {})[value.name] = value
-        self.out, self.y = Diagram(kinds=[label], hosts=[host.name for host in kind.hosts]), 8.0
 
     def draw(self) -> Diagram:
         block = self.values.get("layers", {})
@@ -145,23 +119,17 @@ class _Drawing:
         chip = self.chip(value, LEFT, self.y)
         self.line(f"M{RAIL} {chip.middle} H{LEFT}")
         self.out.taps.append(chip.middle)
+        norm = operators.norming(self.laws, value.name)
+        if norm:  # the stream itself is normed after the add
+            self.label(self.classes.get(norm, norm), chip)
         self.y += ROW + 2
-
-    def chip(self, value: ValueFact, x: float, y: float, width: float = CHIP) -> Chip:
-        chip = Chip(value, x, y, width, f"{value.host}.{value.name}" in self.varies)
-        self.out.chips.append(chip)
-        return chip
-
-    def line(self, path: str) -> None:
-        self.out.lines.append(path)
 
     def entering(self, value: ValueFact) -> None:
         """A value on the way into a sublayer, with the class of the module that gives it, if one does."""
         chip = self.chip(value, LEFT + 12, self.y)
         address = parse(value.address) if value.address else None
         if address is not None and address.access == "output" and address.children:
-            native = self.classes.get(address.children[-1], address.children[-1])
-            self.out.labels.append(Label(native, chip.right + 8, chip.middle + 3.5))
+            self.label(self.classes.get(address.children[-1], address.children[-1]), chip)
         self.y += ROW
 
     def sublayer(self, host: HostFact, bypass: str | None) -> None:
@@ -179,47 +147,55 @@ class _Drawing:
             self.line(f"M{LEFT + 12 + CHIP / 2} {self.y - ROW + HEIGHT} V{self.y}")
         top = self.y
         self.y += 26
-        self.interior(values)
+        self.interior(host, values)
         virtual = kinds.is_virtual(host, self.kind.hosts)
         native, style = ("", " nn-virtual") if virtual else (host.native_class, "")
         width, height = RIGHT - LEFT + 12, self.y - top
-        self.out.panels.append(Panel(host.name, native, LEFT, top, width, height, f"nn-host-{host.name}{style}"))
+        self.out.panels.append(Panel(host.name, native, LEFT, top, width, height, f"nn-host-{host.name}{style}", host))
         self.y += 10
         self.join(output)
 
     def join(self, output: ValueFact | None) -> None:
         """The sublayer's output, through its own norm where it has one, added to the rail."""
+        top, before, x = self.y - 10, len(self.out.operators), LEFT + 12 + CHIP / 2
+        if output is not None:
+            self.operate(output, x, self.y + 3, labelled=True)
+            self.y += 16 if len(self.out.operators) > before else 0
         middle = self.y + HEIGHT / 2
-        self.line(f"M{LEFT + 12 + CHIP / 2} {self.y - 10} V{self.y}")
+        self.line(f"M{x} {top} V{self.y}")
         if output is not None:
             chip = self.chip(output, LEFT + 12, self.y)
             address = parse(output.address) if output.address else None
             if address is not None and address.anchor == "^" and address.children:
-                native = self.classes.get(address.children[-1], "")
-                self.out.labels.append(Label(native, chip.right + 8, chip.middle + 3.5))
+                self.label(self.classes.get(address.children[-1], ""), chip)
         self.line(f"M{LEFT + 12} {middle} H{RAIL + 8}")
-        self.out.adds.append(middle)
+        law = operators.adding(self.laws, output.name, SUMS) if output is not None else None
+        self.out.adds.append(Add(middle, output.name if output else "", law.name if law else ""))
         self.y += ROW + 4
 
-    def interior(self, values: dict[str, ValueFact]) -> None:
+    def interior(self, host: HostFact, values: dict[str, ValueFact]) -> None:
         if "router_logits" in values:
-            self.mixture(values)
+            self.mixture(host, values)
         elif any(name in values for name in STATE):
-            self.recurrence(values)
+            self.recurrence(host, values)
         else:
             self.grid(list(values.values()), LEFT + 12)
         self.y += 4
 
-    def mixture(self, values: dict[str, ValueFact]) -> None:
-        self.part("router", [values.pop(name) for name in ROUTER if name in values])
+    def mixture(self, host: HostFact, values: dict[str, ValueFact]) -> None:
+        self.part(host, "router", [values.pop(name) for name in ROUTER if name in values])
         cells = expert_cells(self.sizes.get("num_experts", 0), self.sizes.get("top_k", 0))
-        self.part("experts", [values.pop(name) for name in EXPERTS if name in values], cells)
+        self.part(host, "experts", [values.pop(name) for name in EXPERTS if name in values], cells)
         shared = [values.pop(name) for name in list(values) if name.startswith("shared_expert")]
         if shared:
-            self.part("shared expert", shared)
+            self.part(host, "shared expert", shared)
+            gate = "shared_expert_gate"
+            if gate in self.classes:  # a law would have to compute the shared expert anew: the printout tells of it
+                chip = self.out.chips[-1]
+                self.out.operators.append(Operator(Step("×", gate), chip.value, chip.x, chip.middle))
         self.grid(list(values.values()), LEFT + 12)
 
-    def recurrence(self, values: dict[str, ValueFact]) -> None:
+    def recurrence(self, host: HostFact, values: dict[str, ValueFact]) -> None:
         """What is written, the state that hands itself on from token to token, and what is read from it."""
         x, column = LEFT + 12, LEFT + 12 + CHIP + GAP
         gutter = column - GAP / 2
@@ -233,7 +209,7 @@ class _Drawing:
         self.y += 24
         self.grid([values.pop(name) for name in STATE if name in values], x + 9, (2 * CHIP - 38) / 2)
         width, height = 2 * CHIP + GAP - 20, self.y - top
-        self.out.panels.append(Panel("state", "from token to token", x, top, width, height, "nn-part nn-state"))
+        self.out.panels.append(Panel("state", "from token to token", x, top, width, height, "nn-part nn-state", host))
         line, head = f"M{x + width} {top + height - 12} h13 V{top + 12} h-9", f"M{x + width} {top + 12} l7 -4 v8 Z"
         self.out.loops.append((line, head))
         self.y += 12
@@ -243,42 +219,15 @@ class _Drawing:
             self.line(f"M{read.x + 20} {self.y - 12} V{read.y}")
             if queries is not None:
                 self.line(between(self.chip(queries, x, self.y), read))
+            self.operate(outputs, column - GAP / 2, read.middle)
             self.y += ROW
             if "premix" in values:
-                self.line(between(read, self.chip(values.pop("premix"), column, self.y)))
+                premix = self.chip(values.pop("premix"), column, self.y)
+                self.line(between(read, premix))
+                self.operate(premix.value, *middle_of(between(read, premix)))
                 self.y += ROW
         rest = [value for value in [queries if outputs is None else None, *values.values()] if value is not None]
         self.grid(rest, x)
-
-    def part(self, title: str, values: list[ValueFact], cells: Sequence[Cell] = ()) -> None:
-        top, x = self.y, LEFT + 8
-        self.y += 24
-        placed = [(x + 12 + dx, self.y + dy, side, chosen) for dx, dy, side, chosen in cells]
-        if placed:
-            self.y = placed[-1][1] + placed[-1][2] + 10
-        width = (RIGHT - LEFT - 4 - 3 * GAP) / 2 - 3
-        self.grid(values, x + 9, width)
-        native = self.classes.get(title, "")
-        self.out.panels.append(Panel(title, native, x, top, RIGHT - LEFT - 4, self.y - top, "nn-part", placed))
-        self.y += 8
-
-    def grid(self, values: list[ValueFact], x: float, width: float = CHIP) -> None:
-        """Chips in two columns, the familiar ones in their own places, and the lines between."""
-        taken: dict[str, Chip] = {}
-        rows = [CELLS[value.name][0] for value in values if value.name in CELLS]
-        free = iter([(row, column) for row in range(max(rows, default=-1) + 1, 40) for column in (0, 1)])
-        used = {row: position for position, row in enumerate(sorted(set(rows)))}
-        last = -1
-        for value in values:
-            row, column = CELLS.get(value.name) or next(free)
-            row = used.get(row, row if not rows else row - max(rows) - 1 + len(used))
-            taken[value.name] = self.chip(value, x + column * (width + GAP), self.y + row * ROW, width)
-            last = max(last, row)
-        for name, sources in MADE_OF.items():
-            for source in sources:
-                if name in taken and source in taken:
-                    self.line(between(taken[source], taken[name]))
-        self.y += (last + 1) * ROW - (0 if last < 0 else ROW - HEIGHT - 8)
 
 
 def output_name(values: Mapping[str, ValueFact]) -> str:

@@ -6,6 +6,7 @@ them. Rendering takes entries and nothing else, so that a page says what the rec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,3 +82,17 @@ def load_entry(family: Family, facts: Sequence[Reference | Run], kin: Kin | None
         runs=[fact for fact in facts if isinstance(fact, Run)],
         kin=kin,
     )
+
+
+def slugs(records: Sequence[Reference | Run]) -> dict[str, Reference | Run]:
+    """The records by a name that is safe in a URL: `meta-llama--Llama-3.2-1B`, `forge`."""
+    found: dict[str, Reference | Run] = {}
+    taken: set[str] = set()
+    for record in records:
+        plain = re.sub(r"[^\w.-]", "-", record.origin.name.replace("/", "--"), flags=re.ASCII)
+        options = (plain, f"{plain}--{record.kind}", *(f"{plain}--{number}" for number in range(2, 999)))
+        # compared without case: some file systems do not tell Llama from llama
+        slug = next(option for option in options if option.lower() not in taken)
+        taken.add(slug.lower())
+        found[slug] = record
+    return found

@@ -7,7 +7,7 @@ is passed as `Markup` was made by `prose` or by another template.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,12 +16,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nnpedia import catalogue, diagram, kinds, lawrows, prose, shapes, variants, views, wording
+from nnpedia import catalogue, diagram, explore, kinds, lawrows, prose, shapes, variants, views, wording
 from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
-from nnpedia.entry import Entry
+from nnpedia.entry import Entry, slugs
 from nnpedia.errors import place
-from nnpedia.record import BlockKind, Run, SnippetFact
+from nnpedia.record import Reference, Run, SnippetFact
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,20 @@ def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str
     notes = family_notes(entry, rows)
     lead = entry.facts[0]
     varies = {f"{row.fact.host}.{row.fact.name}" for row in rows if row.varies or row.never}
+    stage = explore.explore(entry, varies)
     context = {
         "entry": entry,
         "family": family,
         "badges": {name: badges[name] for name in family.badges},
         "base": families.get(family.extends or ""),
         "lead": lead,
-        "kinds": kind_rows(lead.kinds),
+        "stage": stage,
+        "choices": [choice.data(slug) for choice, slug in zip(stage.choices, slugs(entry.facts), strict=True)],
+        "around": explore.around(entry),
+        "config_values": {row.key: row.value for row in lead.config},
+        "on_lead": on_lead(lead),
         "strip": strip(rows),
-        "diagrams": diagram.diagrams(lead, varies),
         "variants": variants.variant_views(entry),
-        "variant_diagrams": variant_diagrams(entry, varies),
         "hosts": hosts,
         "rows": {(row.fact.host, row.fact.name): row for row in rows},
         "absent": views.absent(entry),
@@ -168,22 +171,16 @@ def contents(notes: Sequence[prose.Heading], varied: bool = False) -> list[prose
     return [*outline[:at], *(heading for heading in notes if heading.level == 3), *outline[at:]]
 
 
-def kind_rows(blocks: Sequence[BlockKind]) -> list[tuple[str, list[int], int]]:
-    """Each block kind with its layers and the number of its hue."""
-    named = zip(kinds.labels(blocks), blocks, strict=True)
-    return [(label, kind.layers, index % 6) for index, (label, kind) in enumerate(named)]
-
-
-def variant_diagrams(entry: Entry, varies: Iterable[str]) -> dict[str, list[tuple[Run, diagram.Diagram]]]:
-    """By variant, the blocks of its run that look like none of the page's first record's."""
-    usual = [drawn.look for drawn in diagram.diagrams(entry.facts[0], varies)]
-    return {
-        view.name: [
-            (view.runs[0], drawn) for drawn in diagram.diagrams(view.runs[0], varies) if drawn.look not in usual
-        ]
-        for view in variants.variant_views(entry)
-        if view.runs
-    }
+def on_lead(lead: Reference | Run) -> dict[tuple[str, str], str]:
+    """By value, the blocks of the first checkpoint that have it, as ranges; `none` where it has no such value."""
+    found: dict[tuple[str, str], str] = {}
+    for fact in lead.values:
+        layers = kinds.layers_of(lead, fact)
+        if fact.absent is not None:
+            found[fact.host, fact.name] = "none"
+        elif layers is not None:
+            found[fact.host, fact.name] = wording.spans(layers)
+    return found
 
 
 def strip(rows: Sequence[views.ValueRow]) -> dict[str, list[tuple[str, views.ValueRow]]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
-from nnpedia.record import ValueFact
+from nnpedia.operators import Step
+from nnpedia.record import HostFact, ValueFact
 
 WIDTH, RAIL, BYPASS = 420, 24, 42
-LEFT, GAP, CHIP, HEIGHT, ROW = 60, 10, 164, 24, 34
+LEFT, GAP, CHIP, HEIGHT, ROW = 60, 12, 163, 28, 40
 RIGHT = LEFT + 2 * CHIP + GAP + 12
 
 # An expert's square: x, y, side, and whether it is filled.
@@ -44,7 +46,13 @@ class Panel:
     width: float
     height: float
     style: str
+    owner: HostFact  # the host it is, or is part of
+    child: str = ""  # the child of that host which it is, where it is one
     cells: list[Cell] = field(default_factory=list)
+
+    def squares(self, chosen: bool) -> str:
+        """The experts' squares, the chosen or the others, as one SVG path."""
+        return "".join(f"M{x:g} {y:g}h{side:g}v{side:g}h-{side:g}z" for x, y, side, on in self.cells if on is chosen)
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,29 @@ class Label:
     text: str
     x: float
     y: float
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operation on the way to a value: a small circle with its sign."""
+
+    step: Step
+    target: ValueFact
+    x: float
+    y: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Add:
+    """Where a sublayer's output joins the stream; the law that says so, where one was measured."""
+
+    y: float
+    output: str = ""
+    law: str = ""
+
+
+Part = Chip | Panel | Operator | Add
 
 
 @dataclass
@@ -68,7 +99,8 @@ class Diagram:
     panels: list[Panel] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
-    adds: list[float] = field(default_factory=list)
+    adds: list[Add] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
     taps: list[float] = field(default_factory=list)
     loops: list[tuple[str, str]] = field(default_factory=list)
 
@@ -77,7 +109,27 @@ class Diagram:
         """What two diagrams have to share for one to stand for both: all but sizes, such as the number of experts."""
         values = [(chip.value.host, chip.value.name, chip.varies) for chip in self.chips]
         panels = [(panel.title, panel.native, panel.style) for panel in self.panels]
-        return values, panels, [label.text for label in self.labels], len(self.taps), len(self.lines)
+        operators = [(each.step.glyph, each.step.by, each.target.name) for each in self.operators]
+        labels = [label.text for label in self.labels]
+        return values, panels, operators, labels, len(self.taps), len(self.lines)
+
+    @property
+    def parts(self) -> list[Part]:
+        """What says something of itself, from the top down and from left to right."""
+        each: list[Part] = [*self.chips, *self.panels, *self.operators, *self.adds]
+        # a panel's title, and the middle of all else
+        lowered = {Chip: HEIGHT / 2, Panel: 13.0}
+        return sorted(each, key=lambda part: (part.y + lowered.get(type(part), 0.0), getattr(part, "x", 0.0)))
+
+    @property
+    def picture(self) -> tuple[object, ...]:
+        """What two diagrams have to share to be one and the same picture: the look, and the experts."""
+        return self.look, [panel.cells for panel in self.panels]
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """The values it shows, as host and name."""
+        return [(chip.value.host, chip.value.name) for chip in self.chips]
 
 
 def between(source: Chip, target: Chip) -> str:
@@ -88,6 +140,20 @@ def between(source: Chip, target: Chip) -> str:
         return f"M{source.x + 20} {source.y + HEIGHT} V{target.y}"
     turn = target.y - (ROW - HEIGHT) / 2
     return f"M{source.x + 20} {source.y + HEIGHT} V{turn} H{target.right - 16} V{target.y}"
+
+
+def middle_of(path: str) -> tuple[float, float]:
+    """The middle of a path's last stretch, for what stands on it."""
+    x = y = before_x = before_y = 0.0
+    for letter, numbers in re.findall(r"([MVH])([\d. ]+)", path):
+        before_x, before_y = x, y
+        if letter == "M":
+            x, y = (float(number) for number in numbers.split())
+        elif letter == "H":
+            x = float(numbers)
+        else:
+            y = float(numbers)
+    return (before_x + x) / 2, (before_y + y) / 2
 
 
 def expert_cells(experts: int, chosen: int) -> list[Cell]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -11,7 +10,7 @@ from pydantic import BaseModel
 
 from nnpedia import lawrows, overview, pages, variants, views
 from nnpedia.badges import Badge
-from nnpedia.entry import Entry
+from nnpedia.entry import Entry, slugs
 from nnpedia.familyspec import FamilySpec
 from nnpedia.record import Reference, Run, ValueFact
 from nnpedia.reuse import documents as d
@@ -57,20 +56,6 @@ def schema(name: str, model: type[BaseModel]) -> str:
     mode: Literal["serialization", "validation"] = "serialization" if name in DOCUMENTS else "validation"
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{name}.json"}
     return json.dumps(described | model.model_json_schema(mode=mode), indent=1) + "\n"
-
-
-def slugs(records: Sequence[Reference | Run]) -> dict[str, Reference | Run]:
-    """The records by a name that is safe in a URL: `meta-llama--Llama-3.2-1B`, `forge`."""
-    found: dict[str, Reference | Run] = {}
-    taken: set[str] = set()
-    for record in records:
-        plain = re.sub(r"[^\w.-]", "-", record.origin.name.replace("/", "--"), flags=re.ASCII)
-        options = (plain, f"{plain}--{record.kind}", *(f"{plain}--{number}" for number in range(2, 999)))
-        # compared without case: some file systems do not tell Llama from llama
-        slug = next(option for option in options if option.lower() not in taken)
-        taken.add(slug.lower())
-        found[slug] = record
-    return found
 
 
 def index(entries: Mapping[str, Entry]) -> d.Index:
