@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nnpedia import lawrows, pages, views, wording
+from nnpedia import kinds, lawrows, views, wording
 from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.entry import Entry
@@ -40,7 +40,7 @@ def family_markdown(entry: Entry, badges: Mapping[str, Badge], json: str) -> str
         "family": entry.family,
         "badges": [badges[name] for name in entry.family.badges],
         "lead": entry.facts[0],
-        "kinds": pages.kind_rows(entry.facts[0].kinds),
+        "kinds": list(zip(kinds.labels(entry.facts[0].kinds), entry.facts[0].kinds, strict=True)),
         "hosts": views.host_views(entry),
         "absent": views.absent(entry),
         "laws": lawrows.law_rows(entry),
