@@ -151,6 +151,7 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Library": "library.md"},
         {"Reuse": "reuse.md"},
         {"Add a family": "add-a-family.md"},
+        {"What is promised": "guarantees.md"},
     ]
 
 
