@@ -146,6 +146,7 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Values": ["values/index.md"]},
         {"Laws": ["laws/index.md"]},
         {"Matrix": "matrix.md"},
+        {"Compare": "compare.md"},
         {"Readers": "readers.md"},
         {"Badges": ["badges/index.md"]},
         {"Library": "library.md"},

@@ -13,6 +13,7 @@ from pathlib import Path
 from nnpedia.badges import Badge
 from nnpedia.entry import Entry
 from nnpedia.finding.cards import families_page, index_cards
+from nnpedia.finding.comparing import compare_page
 from nnpedia.finding.lawpages import law_entries, law_pages
 from nnpedia.finding.matrix import matrix_page
 from nnpedia.finding.names import URI as NAMES
@@ -31,6 +32,7 @@ def pages(folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge
         *value_pages(folder, entries, laws),
         *law_pages(folder, laws, entries),
         matrix_page(entries),
+        compare_page(entries, badges),
     ]
 
 
