@@ -135,6 +135,16 @@ def pages_of(public: Path) -> list[str]:
     return sorted(path.parent.relative_to(public).as_posix() for path in public.rglob("index.html"))
 
 
+def telling_pages(public: Path) -> list[str]:
+    """Every page but the smaller ones of the sections that one template makes: of those the three largest."""
+    found = pages_of(public)
+    for section in ("badges/", "laws/", "values/"):
+        alike = [path for path in found if path.startswith(section)]
+        alike.sort(key=lambda path: (public / path / "index.html").stat().st_size)
+        found = [path for path in found if path not in alike[:-3]]
+    return found
+
+
 class Visit:
     """A window of one size and scheme, and what went wrong in it so far."""
 

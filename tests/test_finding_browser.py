@@ -222,3 +222,77 @@ def test_the_search_answers_to_a_finger(visiting: Visiting) -> None:
     page.keyboard.type("hook_z")
     page.tap(".nn-search li a")
     page.wait_for_url("**/values/self_attn.attention_*/")
+
+
+# The comparison.
+
+APART = ".nn-compared > .nn-scroll"
+
+
+def rows(page: Any, inside: str) -> list[str]:
+    return list(page.locator(f"{inside} tr > th[scope='row']").all_inner_texts())
+
+
+def test_what_sets_two_families_apart_stands_apart(visiting: Visiting) -> None:
+    page = visiting().open("compare?families=llama,phimoe")
+    page.wait_for_selector(".nn-cmp")
+    apart = rows(page, APART)
+    page.click("#alike summary")
+    alike = rows(page, "#alike")
+    assert "router_logits" in apart
+    assert "logits" in alike
+    assert "LayerNorm" in apart
+    assert "class" in apart
+    assert page.inner_text(".nn-compare output") == f"{len(apart)} differences, {len(alike)} things alike"
+    row = page.locator(f"{APART} tr", has=page.locator("th[scope='row'] >> text=/^router_logits$/"))
+    assert "there is no router" in row.locator("td").first.inner_text()
+    assert "router" in row.locator("td").last.inner_text()
+    assert page.locator(f"{APART} thead a").all_inner_texts() == ["Llama", "Phi-3.5-MoE"]
+    assert not page.locator(".nn-compare-badges").is_visible()  # where the rows take theirs from
+
+
+def test_the_choice_is_made_by_keyboard_and_stands_in_the_address(visiting: Visiting) -> None:
+    page = visiting().open("compare")
+    assert page.inner_text(".nn-compare output") == "Choose two families."
+    page.focus(".nn-compare select >> nth=0")
+    page.keyboard.type("GPT-2")
+    page.keyboard.press("Tab")
+    page.keyboard.type("OPT")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".nn-cmp")
+    page.keyboard.type("Phi-3.5")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".nn-cmp-3")
+    assert asked(page) == "?families=gpt2,opt,phimoe"
+    page.reload()
+    page.wait_for_selector(".nn-cmp-3")
+    assert page.locator(f"{APART} thead th").count() == 3
+
+
+def test_an_unknown_family_and_one_named_twice_are_passed_over(visiting: Visiting) -> None:
+    page = visiting("phone", touch=True).open("compare?families=nosuch,llama,llama,gpt2")
+    page.wait_for_selector(".nn-cmp")
+    chosen = page.eval_on_selector_all(".nn-compare select", "all => all.map(each => each.value)")
+    assert chosen == ["llama", "gpt2", ""]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.tap("#alike summary")
+    assert page.locator("#alike table").is_visible()
+
+
+def test_without_scripts_the_comparison_says_where_to_look(visiting: Visiting) -> None:
+    page = visiting(javascript=False).open("compare?families=llama,phimoe")
+    assert "The matrix" in page.inner_text("noscript")
+    assert not page.locator(".nn-compare").is_visible()
+
+
+def test_a_family_a_value_and_a_law_lead_to_each_other(visiting: Visiting) -> None:
+    page = visiting().open("families/phimoe")
+    page.click("[id='value-mlp-router_logits'] .nn-every")
+    page.wait_for_url("**/values/mlp.router_logits/")
+    page.click(".nn-law-list a >> text=routing")
+    page.wait_for_url("**/laws/mlp.routing/")
+    page.click(".nn-errors a >> text=phimoe")
+    page.wait_for_url("**/families/phimoe/#law-mlp-routing")
+    page.click(".nn-eyebrow a >> text=compare")
+    page.wait_for_selector(".nn-cmp")
+    assert asked(page) == "?families=llama,phimoe"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browsing import SCHEMES, SIZES, Visiting, pages_of
+from browsing import SCHEMES, SIZES, Visiting, pages_of, telling_pages
 
 pytestmark = pytest.mark.browser
 
@@ -16,7 +16,7 @@ def test_every_page_opens_cleanly_fits_and_can_be_read(
     visiting: Visiting, public: Path, size: str, scheme: str
 ) -> None:
     visit = visiting(size, scheme)
-    for path in pages_of(public):
+    for path in telling_pages(public):
         page = visit.open(path)
         assert visit.problems() == []
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0], f"{path} is wider"
