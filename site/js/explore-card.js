@@ -8,7 +8,7 @@ export function cards(root, state) {
   const card = document.createElement("div");
   Object.assign(card, { className: "nn-facts", id: "nn-facts", hidden: true, tabIndex: -1 });
   root.append(card);
-  let part = null, pinned = false, leaving = 0;
+  let part = null, pinned = false, leaving = 0, returning = false;
 
   for (const title of root.querySelectorAll(`a title`)) title.remove(); // the card says it
   for (const each of root.querySelectorAll(`svg :is(${PARTS})`)) {
@@ -42,7 +42,9 @@ export function cards(root, state) {
     card.hidden = true;
     part = null;
     pinned = false;
+    returning = true; // to a part whose card was just closed
     if (back) left.focus();
+    returning = false;
   }
 
   function mark(on) {
@@ -91,7 +93,7 @@ export function cards(root, state) {
   });
   root.addEventListener("focusin", (event) => {
     const on = partOf(event.target);
-    if (on && on !== part && on.matches(":focus-visible")) open(on);
+    if (on && on !== part && !returning && on.matches(":focus-visible")) open(on);
   });
   root.addEventListener("focusout", (event) => {
     if (!pinned && part === event.target) close();
@@ -179,19 +181,18 @@ async function copy(card) {
   }
 }
 
-// The part nearest in a direction, straight ahead before aside.
+// The part nearest in a direction, one that lies straight ahead before one aside.
 function neighbour(from, dx, dy) {
-  const middle = (each) => {
-    const { x, y, width, height } = each.getBoundingClientRect();
-    return [x + width / 2, y + height / 2];
-  };
-  const [x, y] = middle(from);
+  const box = from.getBoundingClientRect();
   let best = null, least = Infinity;
   for (const each of from.closest("svg").querySelectorAll(PARTS)) {
-    const [ex, ey] = middle(each);
-    const ahead = (ex - x) * dx + (ey - y) * dy, aside = Math.abs((ex - x) * dy) + Math.abs((ey - y) * dx);
-    if (each !== from && ahead > 3 && ahead + 2 * aside < least) {
-      least = ahead + 2 * aside;
+    const at = each.getBoundingClientRect();
+    const across = [at.x - box.x + (at.width - box.width) / 2, at.y - box.y + (at.height - box.height) / 2];
+    const ahead = across[0] * dx + across[1] * dy;
+    const apart = dx ? Math.abs(across[1]) - (at.height + box.height) / 2 : Math.abs(across[0]) - (at.width + box.width) / 2;
+    const far = ahead + (apart > 0 ? 1000 + 10 * apart : 0);
+    if (each !== from && ahead > 3 && far < least) {
+      least = far;
       best = each;
     }
   }

@@ -1,15 +1,10 @@
 // A checkpoint's facts: those of the first stand in the page, those of another in its record.
 
-// Floats keep how they are written, so that 12.0 does not turn into 12.
-export class Float extends Number {
-  constructor(value, written) {
-    super(value);
-    this.written = written;
-  }
-}
+// A number that is written as a float, so that 12.0 does not turn into 12.
+export class Float extends Number {}
 
 const keepFloats = (_, value, context) =>
-  typeof value === "number" && /[.e]/i.test(context?.source ?? "") ? new Float(value, context.source) : value;
+  typeof value === "number" && /[.e]/i.test(context?.source ?? "") ? new Float(value) : value;
 
 const kept = new Map();
 

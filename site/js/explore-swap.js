@@ -83,8 +83,11 @@ function dumped(value) {
   return value instanceof Float ? written(value) : JSON.stringify(value);
 }
 
-const written = (float) =>
-  float.written.replace(/e([+-]?)(\d+)$/i, (_, sign, digits) => `e${sign || "+"}${digits.padStart(2, "0")}`);
+function written(float) {
+  const [digits, power] = Number(float).toExponential().split("e");
+  if (power < -4 || power >= 16) return `${digits}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  return Number.isInteger(Number(float)) ? `${float}.0` : String(float);
+}
 
 // The rows of the values: numbers of the call, and where the chosen block or checkpoint lacks the value.
 export function showRows(state) {
