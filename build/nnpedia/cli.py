@@ -135,6 +135,29 @@ def build(
     raise typer.Exit(code)
 
 
+@app.command()
+def rosetta(
+    names: Names = None, folder: Folder = None, force: Annotated[bool, typer.Option("--force")] = False
+) -> None:
+    """Compare the standard values with TransformerLens's hooks, on the same weights, where it is installed."""
+    from nnpedia.cache import families_folder, home
+    from nnpedia.family import family_folders, load_family
+    from nnpedia.rosetta import check, record
+    from nnpedia.work import choose
+
+    _use(folder)
+    version = check.installed()
+    known = family_folders(families_folder())
+    for name in choose(names, known):
+        family = load_family(known[name])
+        found = record.load(home(), family, check.LIBRARY)
+        if found is None or found.version != version:
+            found = check.check(family, version)
+            record.store(home(), found)
+        alike = sum(row.verdict in ("equal", "arranged") for row in found.rows)
+        print(f"{family.family}: {found.reason or f'{alike} of {len(found.rows)} places hold the value'}")
+
+
 @app.command("test")
 def run_checks(
     names: Names = None,

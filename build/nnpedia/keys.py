@@ -45,6 +45,7 @@ PRESENTATION = frozenset(
         "records",
         "reporting",
         "reuse",
+        "rosetta",
         "styles",
         "shapes",
         "translation",

@@ -15,10 +15,14 @@ FILE = "translation.yml"
 
 
 class Place(Spec):
-    """A place of another library that holds a standard value; `says` is what sets the two apart."""
+    """A place of another library that holds a standard value; `says` is what sets the two apart.
+
+    `scatter` names the value whose entries say into which columns of theirs ours go.
+    """
 
     name: str
     says: str | None = None
+    scatter: str | None = None
 
 
 class Library(Spec):
@@ -48,6 +52,7 @@ class Library(Spec):
 
 class Translation(Spec):
     transformer_lens: Library
+    nnterp: Library
 
     @property
     def libraries(self) -> dict[str, Library]:

@@ -1,0 +1,1 @@
+"""Translating to other libraries: what their places hold, checked where they are installed."""
