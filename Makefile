@@ -1,6 +1,7 @@
 # make site    the encyclopedia into public/
 # make test    every test
 # make check   style, types and specs, without loading a model
+# make rosetta the names of TransformerLens, checked where it is installed: in .venv-rosetta; `make site` shows it
 # make setup   the environment alone, in .venv
 # make serve   the site at http://127.0.0.1:8000, rebuilt as files change
 # make clean   what was built (the checkpoints and the environment stay); make distclean: those too
@@ -9,11 +10,12 @@
 # WORKERS says how many units a build runs at once.
 
 .DEFAULT_GOAL := site
-.PHONY: site test check serve clean distclean setup
+.PHONY: site test check rosetta serve clean distclean setup
 .DELETE_ON_ERROR:
 
 VENV := .venv
 BIN := $(VENV)/bin
+ROSETTA := .venv-rosetta
 STAMP := $(VENV)/.installed
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 PYTEST_FLAGS ?= -n 2 --dist loadfile
@@ -31,16 +33,25 @@ check: $(STAMP)
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/nnpedia check
 
+# in an environment of its own: the library brings some fifty packages that nothing else wants
+rosetta: $(STAMP)
+	@if [ ! -x $(ROSETTA)/bin/python ]; then $(BIN)/python -m venv $(ROSETTA); fi
+	@$(ROSETTA)/bin/python -m pip install -qq --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	@$(ROSETTA)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt hatchling editables
+	@$(ROSETTA)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation \
+	  -e '.[rosetta]'
+	@$(ROSETTA)/bin/nnpedia rosetta
+
 serve: $(STAMP)
 	@$(BIN)/nnpedia build --no-site $(BUILD_FLAGS)
 	@$(BIN)/mkdocs serve
 
 clean:
-	@rm -rf public public.new public.old dist .nnpedia/records .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf public public.new public.old dist .nnpedia/records .nnpedia/rosetta .pytest_cache .mypy_cache .ruff_cache
 	@find build tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	@rm -rf $(VENV) .nnpedia
+	@rm -rf $(VENV) $(ROSETTA) .nnpedia
 
 setup: $(STAMP)
 

@@ -31,6 +31,7 @@ from nnpedia.policy import broken_policy
 from nnpedia.prose import Heading
 from nnpedia.record import Page
 from nnpedia.records import load_pages
+from nnpedia.rosetta import table as rosetta
 
 log = logging.getLogger("mkdocs.hooks.nnpedia")
 
@@ -85,9 +86,13 @@ def generate() -> None:
             log.info("families/%s has no records yet: `nnpedia build %s` makes them", entry.name, entry.name)
     made = [
         *finding.pages(folder, entries, badges),
-        *(pages.family_page(entry, badges, entries) for entry in entries.values()),
+        *(
+            pages.family_page(entry, badges, entries, rosetta.table(entry, home()) if entry.built else None)
+            for entry in entries.values()
+        ),
         pages.readers_page(entries),
         *pages.badge_pages(entries, badges),
+        rosetta.page(folder, entries, home()),
         reuse.library_page(),
     ]
     _generated.update({page.uri: page for page in made})
@@ -149,6 +154,7 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Compare": "compare.md"},
         {"Readers": "readers.md"},
         {"Badges": ["badges/index.md"]},
+        {"Translate": "translate.md"},
         {"Library": "library.md"},
         {"Reuse": "reuse.md"},
         {"Add a family": "add-a-family.md"},

@@ -22,6 +22,7 @@ PRESENTATION = frozenset(
         "cache",
         "checking",
         "cli",
+        "copying",
         "cluster",
         "diagram",
         "entry",

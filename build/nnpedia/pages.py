@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nnpedia import catalogue, diagram, explore, kinds, lawrows, prose, shapes, variants, views, wording
+from nnpedia import catalogue, copying, diagram, explore, kinds, lawrows, prose, shapes, variants, views, wording
 from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.entry import Entry, slugs
@@ -92,8 +92,10 @@ def plain(text: str) -> str:
     return " ".join(text.translate(table).split())
 
 
-def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str, Entry]) -> Page:
-    """The page of one family: everything its spec, notes and records say.
+def family_page(
+    entry: Entry, badges: Mapping[str, Badge], families: Mapping[str, Entry], rosetta: object = None
+) -> Page:
+    """The page of one family: everything its spec, notes and records say; `rosetta` is its table of other libraries.
 
     Raises:
         BuildFailure: notes and the record of their snippets do not match.
@@ -128,6 +130,7 @@ def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str
         "absent": views.absent(entry),
         "matrix": views.matrix(entry, hosts),
         "laws": laws,
+        "rosetta": rosetta,
         "identity": lambda drawn: lawrows.contribution(laws, drawn.hosts),
         "formula": lambda text, host: linked_formula(text, host, rows),
         "sizes": views.size_table(entry.references),
@@ -136,22 +139,29 @@ def family_page(entry: Entry, badges: Mapping[str, Badge], families: Mapping[str
         "about": prose.render(family.about, file=place(family.folder / "family.yml")),
     }
     html = render("family.html", **context)
-    return Page(uri, title, html, contents(notes.headings, bool(family.variants)), plain(family.subtitle))
+    return Page(
+        uri, title, html, contents(notes.headings, bool(family.variants), rosetta is not None), plain(family.subtitle)
+    )
 
 
 def family_notes(entry: Entry, rows: Sequence[views.ValueRow]) -> prose.Prose:
     # a plain word in code (`values`, `keys`) is more often a variable of a snippet
     links = {row.fact.name: f"#{row.anchor}" for row in rows if "_" in row.fact.name or row.fact.name == "logits"}
     links |= {f"{row.fact.host}.{row.fact.name}": f"#{row.anchor}" for row in rows}
-    return prose.render(entry.notes, file=entry.notes_file, snippets=entry.snippets, show=snippet_result, links=links)
+    before = copying.setups(entry)
+
+    def show(fact: SnippetFact) -> str:
+        return snippet_result(fact, before.get(fact.line))
+
+    return prose.render(entry.notes, file=entry.notes_file, snippets=entry.snippets, show=show, links=links)
 
 
-def snippet_result(fact: SnippetFact) -> str:
-    """What stands under a fence: what it ran on, its output, how many asserts passed."""
-    return render("result.html", fact=fact)
+def snippet_result(fact: SnippetFact, before: str | None = None) -> str:
+    """What stands under a fence: what it ran on, its output, how many asserts passed; and what runs before it."""
+    return render("result.html", fact=fact, before=before)
 
 
-def contents(notes: Sequence[prose.Heading], varied: bool = False) -> list[prose.Heading]:
+def contents(notes: Sequence[prose.Heading], varied: bool = False, translated: bool = False) -> list[prose.Heading]:
     """The family page's table of contents, the notes' headings in their place."""
     heads = [
         (2, "block", "01 The block"),
@@ -160,6 +170,7 @@ def contents(notes: Sequence[prose.Heading], varied: bool = False) -> list[prose
         (3, "values", "Values"),
         (3, "availability", "Availability"),
         (3, "laws", "Laws"),
+        *([(3, "rosetta", "In other libraries")] if translated else []),
         (3, "printout", "Printout"),
         (3, "config", "Config"),
         (2, "notes", "03 Notes"),

@@ -21,7 +21,16 @@ from nnpedia.errors import BuildFailure
 from nnpedia.versions import installed
 
 MARK = ".inputs"
-_PACKAGES = ("mkdocs", "mkdocs-material", "pymdown-extensions", "markdown", "pygments", "jinja2")
+_PACKAGES = (
+    "mkdocs",
+    "mkdocs-material",
+    "pymdown-extensions",
+    "markdown",
+    "pygments",
+    "jinja2",
+    "nbformat",
+    "sphobjinv",
+)
 
 
 def publish(root: Path, out: Path) -> None:
@@ -84,8 +93,11 @@ def inputs_key(root: Path) -> str:
         ("templates", templates_folder(), "*"),
         ("code", code, "*.py"),
         ("records", home() / "records", "*.json"),
+        ("rosetta", home() / "rosetta", "*.json"),
     ]
     digest.update((root / "mkdocs.yml").read_bytes())
+    if (root / "CHANGELOG.md").exists():
+        digest.update((root / "CHANGELOG.md").read_bytes())
     digest.update(os.environ.get("NNPEDIA_SITE_URL", "").encode())
     for label, folder, pattern in folders:
         for path in sorted(folder.rglob(pattern)):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import nbformat
 from nbformat import NotebookNode, v4
 
+from nnpedia.copying import IMPORTS, load_line
 from nnpedia.entry import Entry
 from nnpedia.record import Run, SnippetFact
 from nnpedia.reuse.passages import Passage, from_notes, passages
@@ -52,16 +53,6 @@ def heading(entry: Entry) -> str:
     )
 
 
-def load_line(family: str, run: Run, load: dict[str, str]) -> str:
-    """What loads a run's checkpoint: `model = StandardizedTransformer("phimoe:forge", …)`, and its weights at once.
-
-    The build's snippets get a model whose weights are there; left alone they come with the first trace.
-    """
-    checkpoint = run.origin.id if run.origin.source == "hub" else f"{family}:{run.origin.name}"
-    options = "".join(f', {key}="{choice}"' for key, choice in load.items())
-    return f'model = StandardizedTransformer("{checkpoint}"{options})\nmodel.dispatch()'
-
-
 @dataclass
 class Cells:
     """The cells of one notebook, and which lines the names of its kernel stand by at this point."""
@@ -82,7 +73,7 @@ class Cells:
                 yield self.snippet(passage.fact, continues=passage.fence is not None and passage.fence.continues)
 
     def opening(self, first: SnippetFact | None) -> NotebookNode:
-        lines = ["import torch", "from nnpedia import StandardizedTransformer"]
+        lines = list(IMPORTS)
         if first is None:
             return v4.new_code_cell("\n".join(lines))
         needed = self.needed(first)
