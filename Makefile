@@ -4,13 +4,14 @@
 # make rosetta the names of TransformerLens, checked where it is installed: in .venv-rosetta; `make site` shows it
 # make setup   the environment alone, in .venv
 # make serve   the site at http://127.0.0.1:8000, rebuilt as files change
+# make versions  the tests at both ends of the releases of transformers and nnsight that are supported
 # make clean   what was built (the checkpoints and the environment stay); make distclean: those too
 #
 # Each sets itself up. PYTHON names the interpreter .venv is made with (3.11 or newer);
 # WORKERS says how many units a build runs at once.
 
 .DEFAULT_GOAL := site
-.PHONY: site test check rosetta serve clean distclean setup
+.PHONY: site test check rosetta serve clean distclean setup versions
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -46,12 +47,15 @@ serve: $(STAMP)
 	@$(BIN)/nnpedia build --no-site $(BUILD_FLAGS)
 	@$(BIN)/mkdocs serve
 
+versions: $(STAMP)
+	@.ci/versions
+
 clean:
 	@rm -rf public public.new public.old dist .nnpedia/records .nnpedia/rosetta .pytest_cache .mypy_cache .ruff_cache
 	@find build tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	@rm -rf $(VENV) $(ROSETTA) .nnpedia
+	@rm -rf $(VENV) $(ROSETTA) .nnpedia .versions
 
 setup: $(STAMP)
 

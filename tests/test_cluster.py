@@ -103,6 +103,32 @@ def test_a_worker_with_other_packages_is_refused_in_one_line(loopback: Loopback,
         loopback.kill("odd")
 
 
+def test_what_no_worker_is_left_for_fails_after_a_while(
+    loopback: Loopback, quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only worker large enough is gone: its unit is one red row, and the others are made."""
+    monkeypatch.setattr("nnpedia.cluster.PATIENCE", 1.0)
+    sizes = {"llama": 5_500_000_000}
+    monkeypatch.setattr(
+        "nnpedia.work.needs_of", lambda unit, *_: work.Needs(sizes.get(unit.family, 1) if unit.kind == "run" else 1)
+    )
+    loopback.work("huge", "--no-nanny", "--resources", "memory=6e9")
+    client = cluster._connect(loopback.address)
+    client.wait_for_workers(3, timeout=30)
+    client.close()
+
+    def tell(event: Event) -> None:
+        if event.kind == "plan" and "huge" in loopback.workers:
+            loopback.kill("huge")
+
+    outcomes = work.build(
+        cache_folder=quick.parent / "cache", folder=quick, produce="crashing:sample", scheduler=loopback.address,
+        on_event=tell,
+    )  # fmt: skip
+    failed = {outcome.unit.family: str(outcome.cause) for outcome in outcomes if outcome.status == "failed"}
+    assert failed == {"llama": f"{loopback.address} has had no worker for it for 1 s"}
+
+
 def test_a_killed_worker_costs_time_and_nothing_else(loopback: Loopback, tmp_path: Path) -> None:
     said: list[str] = []
     started: list[str] = []

@@ -36,18 +36,18 @@ def llama_with(tmp_path: Path, values: str) -> Path:
 MOVED = """\
     attention_premix:
       moved:
-        - {until: "5.21", at: v_proj.output}
-        - {since: "5.21", until: "5.23", absent: it was not there}
+        - {until: "5.23", at: v_proj.output}
+        - {since: "5.23", until: "5.24", absent: it was not there}
 """
 
 
 @pytest.mark.parametrize(
     ("on", "at", "absent"),
     [
-        ("5.17.3", "v_proj.output", None),
-        ("5.21.0", None, "it was not there"),
-        ("5.22.9", None, "it was not there"),
-        ("5.23.0", "o_proj.input", None),
+        ("5.22.3", "v_proj.output", None),
+        ("5.23.1", None, "it was not there"),
+        ("5.23.9", None, "it was not there"),
+        ("5.24.0", "o_proj.input", None),
         ("5.24.0.dev0", "o_proj.input", None),
     ],
 )
@@ -62,15 +62,15 @@ def test_a_release_has_the_place_that_is_said_of_it(
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        ("{until: 5.21, at: input}", "a version is written in quotes"),
+        ("{until: 5.23, at: input}", "a version is written in quotes"),
         ("{at: input}", "say since, until or both"),
-        ('{until: "5.22"}', "says nothing that differs before 5.22"),
-        ('{since: "5.22", until: "5.21", at: input}', "since 5.22 is not before until 5.21"),
-        ('{until: "5.17", at: input}', "before 5.17 is no transformers that the specs are told for"),
-        ('{until: "5.22", at: "input["}', "is not an address"),
-        ('{until: "5.22", native: "batch seq -> batch seq"}', "attention_premix|native|batch seq"),
-        ('{until: "5.22", at: input}, {since: "5.21", at: output}', "before 5.22 and since 5.21 hold at once"),
-        ('{untill: "5.22", at: input}', "did you mean 'until'"),
+        ('{until: "5.24"}', "says nothing that differs before 5.24"),
+        ('{since: "5.24", until: "5.23", at: input}', "since 5.24 is not before until 5.23"),
+        ('{until: "5.22", at: input}', "before 5.22 is no transformers that the specs are told for"),
+        ('{until: "5.24", at: "input["}', "is not an address"),
+        ('{until: "5.24", native: "batch seq -> batch seq"}', "attention_premix|native|batch seq"),
+        ('{until: "5.24", at: input}, {since: "5.23", at: output}', "before 5.24 and since 5.23 hold at once"),
+        ('{untill: "5.24", at: input}', "did you mean 'until'"),
     ],
 )
 def test_a_wrong_entry_is_one_line_at_its_place(tmp_path: Path, entry: str, complaint: str) -> None:

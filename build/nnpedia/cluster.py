@@ -20,7 +20,7 @@ import tempfile
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import current_process
 from pathlib import Path
@@ -220,13 +220,18 @@ class Cluster:
         future: Future[Result] = self._client.submit(do, parcel, key=key, pure=False, resources=asks, priority=priority)
         return future
 
-    def alive(self) -> bool:
-        """Whether the scheduler answers and some worker is there that could take the largest of what was taken."""
+    def holds(self, jobs: Iterable[Job]) -> bool:
+        """Whether the scheduler answers, with a worker that could take one of these jobs."""
         try:
-            info = self._client.scheduler_info()["workers"]
+            there = self._client.scheduler_info()["workers"].values()
         except Exception:
             return False
-        return self._client.status == "running" and bool(info)
+        if self._client.status != "running" or not there:
+            return False
+        if not any(worker.declares for worker in self.workers.values()):
+            return True
+        room = max(worker["resources"].get(MEMORY, 0) for worker in there)
+        return any(job.memory <= room for job in jobs)
 
     def listen(self, topic: str, hear: Callable[[Any], None]) -> None:
         self._client.subscribe_topic(topic, hear)
@@ -264,7 +269,7 @@ class _Run:
                         elif not self._begin(name, started):
                             note(f"{self.jobs[name].says} is started again: its worker was lost")
                     continue
-                if self.cluster.alive():
+                if self.cluster.holds(self.jobs[name] for name in self.pending):
                     last = time.monotonic()
                 elif time.monotonic() - last > PATIENCE:
                     yield from self._lost(started)
@@ -292,7 +297,7 @@ class _Run:
         for name in list(self.pending):
             self._begin(name, started)
             del self.pending[name]
-            cause = f"{self.cluster.address} has had no worker for {PATIENCE:g} s"
+            cause = f"{self.cluster.address} has had no worker for it for {PATIENCE:g} s"
             yield Result(self.jobs[name], cause=cause, exit_code=1)
 
 

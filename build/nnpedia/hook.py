@@ -91,6 +91,7 @@ def generate() -> None:
             for entry in entries.values()
         ),
         pages.readers_page(entries),
+        pages.versions_page(entries),
         *pages.badge_pages(entries, badges),
         rosetta.page(folder, entries, home()),
         reuse.library_page(),
@@ -157,6 +158,8 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Translate": "translate.md"},
         {"Library": "library.md"},
         {"Reuse": "reuse.md"},
+        {"Versions": "versions.md"},
+        {"On a cluster": "cluster.md"},
         {"Add a family": "add-a-family.md"},
         {"What is promised": "guarantees.md"},
     ]

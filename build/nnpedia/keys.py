@@ -34,6 +34,7 @@ PRESENTATION = frozenset(
         "links",
         "operators",
         "lineages",
+        "moves",
         "needs",
         "overview",
         "pages",

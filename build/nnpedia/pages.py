@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nnpedia import catalogue, copying, diagram, explore, kinds, lawrows, prose, shapes, variants, views, wording
+from nnpedia import catalogue, copying, diagram, explore, kinds, lawrows, moves, prose, shapes, variants, views, wording
 from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.entry import Entry, slugs
@@ -258,6 +258,16 @@ def readers_page(entries: Mapping[str, Entry]) -> Page:
     """The named Python readers, and who uses them."""
     html = render("readers.html", readers=catalogue.catalogue(list(entries.values())), entries=entries)
     return Page("readers.md", "Readers", html, description="The values that take Python to read.", wide=True)
+
+
+def versions_page(entries: Mapping[str, Entry]) -> Page:
+    """The releases the specs are told for, and what differs between them."""
+    families = [entry.family for entry in entries.values()]
+    told = families[0].vocabulary.versions if families else {}
+    html = render("versions.html", versions=told, moves=moves.moves(families))
+    headings = [prose.Heading(2, "ranges", "Releases"), prose.Heading(2, "moved", "What moved")]
+    says = "The releases of transformers and nnsight that are supported, and what differs between them."
+    return Page("versions.md", "Versions", html, headings, says)
 
 
 @dataclass(frozen=True)
