@@ -37,9 +37,13 @@ class Cell:
         if row.verdict == "missing":
             return "no such place on this model"
         if row.verdict == "differs":
-            share = "" if row.share is None else f" by up to {100 * row.share:.2g}% of the largest number"
+            share = "" if row.share is None else f" by up to {shown_share(row.share)} of the largest number"
             return f"differs{share}{f': {row.how}' if row.how else ''}"
         return f"{row.how}: {in_words(row.error)}" if row.how else f"the same, {in_words(row.error)}"
+
+
+def shown_share(share: float) -> str:
+    return f"{100 * share:.0f}%" if share >= 0.01 else f"{100 * share:.1g}%"
 
 
 @dataclass(frozen=True)
