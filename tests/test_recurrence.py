@@ -41,6 +41,7 @@ def test_padding_after_a_prompt_lets_its_state_fade(family: str) -> None:
 @each_recurrent
 def test_a_state_edited_in_one_row_is_that_rows_in_the_cache(family: str) -> None:
     """What the cache keeps of row 1 is what was assigned; of row 0, what it was. The logits do not move."""
+    from nnpedia.model import CACHES
     from nnpedia.observe import host_at, observe
 
     model = full(family)
@@ -60,7 +61,8 @@ def test_a_state_edited_in_one_row_is_that_rows_in_the_cache(family: str) -> Non
         with torch.no_grad():
             observe(model, [task], [PROMPT, SHORT])
         output = found[0]
-        return output.cache.get_recurrent_state(layer, state_idx=0).clone(), output.logits
+        cache = next(output[name] for name in CACHES if name in output)
+        return cache.get_recurrent_state(layer, state_idx=0).clone(), output.logits
 
     (clean, logits), (edited, unmoved) = run(False), run(True)
     assert torch.equal(edited[0], clean[0])
