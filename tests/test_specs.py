@@ -108,7 +108,7 @@ MALFORMED = {
     "two places at once": (
         "values:\n  mlp:\n    mlp_output: {at: output, absent: none}",
         "mlp_output",
-        "at most one of at, reader and absent",
+        "at most one of at, reader, absent and todo",
     ),
     "a pattern that ends elsewhere": (
         "values:\n  mlp:\n    mlp_output: {at: output, native: 'batch seq x -> batch seq x'}",

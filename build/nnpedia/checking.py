@@ -24,6 +24,18 @@ def check_families(folder: Path, names: Sequence[str] | None = None) -> dict[str
     return {name: check_family(known[name], badges, lineages) for name in choose(names, known)}
 
 
+def unfinished(folder: Path, names: Sequence[str]) -> list[str]:
+    """A line for each value of these families that is not worked out yet; drafts have them."""
+    known = family_folders(folder)
+    return [
+        f"{family.where('values', host, name)}: {name} is not finished: {spec.todo}"
+        for family in (load_family(known[each]) for each in names)
+        for host, table in family.values.items()
+        for name, spec in table.items()
+        if spec.todo is not None
+    ]
+
+
 def check_family(
     folder: Path, badges: dict[str, Badge] | None = None, lineages: Mapping[str, Lineage] | None = None
 ) -> list[NnpediaError]:

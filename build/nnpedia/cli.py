@@ -9,14 +9,27 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
+from nnpedia.draft.line import draft
 from nnpedia.errors import NnpediaError
+from nnpedia.options import (
+    CORES,
+    Attention,
+    Checkpoint,
+    Device,
+    Experts,
+    Folder,
+    Json,
+    Names,
+    Scheduler,
+    Workers,
+    chosen_folder,
+    quiet,
+    use,
+)
 
 app = typer.Typer(
     name="nnpedia",
@@ -26,27 +39,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-Names = Annotated[list[str] | None, typer.Argument(metavar="FAMILY", help="Which; all when none is named.")]
-Folder = Annotated[Path | None, typer.Option("--families", metavar="DIR", help="A folder of families to use instead.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Workers = Annotated[int, typer.Option(min=1, help="How many units run at once.")]
-Checkpoint = Annotated[
-    str,
-    typer.Argument(metavar="CHECKPOINT", help="A Hub id, a folder, FAMILY:forge or FAMILY:NAME."),
-]
-Attention = Annotated[str | None, typer.Option("--attn", metavar="NAME", help="The attn_implementation to load with.")]
-Experts = Annotated[
-    str | None, typer.Option("--experts", metavar="NAME", help="The experts_implementation to load with.")
-]
-Device = Annotated[
-    Literal["cpu", "cuda", "auto"],
-    typer.Option(help="Where weights run; auto is an accelerator if there is one."),
-]
-Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler (tcp://host:port) whose workers do the units.")
-]
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def main() -> NoReturn:
@@ -109,7 +101,7 @@ def build(
     """Bring the records up to date, then the site."""
     from nnpedia.cache import checkout
 
-    _use(folder)
+    use(folder)
     if listing:
         _list(names, device, hub, as_json)
         return
@@ -145,7 +137,7 @@ def rosetta(
     from nnpedia.rosetta import check, record
     from nnpedia.work import choose
 
-    _use(folder)
+    use(folder)
     version = check.installed()
     known = family_folders(families_folder())
     for name in choose(names, known):
@@ -176,7 +168,7 @@ def run_checks(
 
     What is checked: shapes, probes, laws, writes and snippets.
     """
-    _use(folder)
+    use(folder)
     if expression is None:
         raise typer.Exit(_run_units(names, workers, True, hub, as_json, device, scheduler))
     if device != "cpu" or scheduler is not None:
@@ -189,20 +181,25 @@ def run_checks(
 @app.command()
 def check(names: Names = None, folder: Folder = None, as_json: Json = False) -> None:
     """Validate specs and notes without loading a model."""
-    from nnpedia.checking import check_families
+    from nnpedia.checking import check_families, unfinished
     from nnpedia.reporting import complain, print_json
 
-    _use(folder)
-    found = check_families(_folder(), names)
+    use(folder)
+    found = check_families(chosen_folder(), names)
     if as_json:
         print_json({name: [str(error) for error in errors] for name, errors in found.items()})
     else:
         for errors in found.values():
             for error in errors:
                 complain(str(error))
+        for line in unfinished(chosen_folder(), [name for name, errors in found.items() if not errors]):
+            complain(line)
         wrong = sum(bool(errors) for errors in found.values())
         print(f"{len(found)} famil{'y' if len(found) == 1 else 'ies'} checked, {wrong} wrong")
     raise typer.Exit(max((error.exit_code for errors in found.values() for error in errors), default=0))
+
+
+app.command()(draft)
 
 
 @app.command()
@@ -211,8 +208,8 @@ def families(folder: Folder = None, as_json: Json = False) -> None:
     from nnpedia.family import load_families
     from nnpedia.reporting import print_json
 
-    _use(folder)
-    known = load_families(_folder())
+    use(folder)
+    known = load_families(chosen_folder())
     if as_json:
         print_json(
             [
@@ -244,8 +241,8 @@ def support(
     """Say which values a load has, and why not the others."""
     from nnpedia.reporting import print_json
 
-    _use(folder)
-    with _quiet():
+    use(folder)
+    with quiet():
         rows = _load(checkpoint, attn, experts, device).support()
     if as_json:
         print_json([dataclasses.asdict(row) | {"load": dict(row.load)} for row in rows])
@@ -266,22 +263,10 @@ def print_model(
     folder: Folder = None,
 ) -> None:
     """Print the tree under the standard names."""
-    _use(folder)
-    with _quiet():
+    use(folder)
+    with quiet():
         text = str(_load(checkpoint, attn, experts, device))
     print(text)
-
-
-def _use(folder: Path | None) -> None:
-    """Make `--families` hold for this process and for the workers it starts."""
-    if folder is not None:
-        os.environ["NNPEDIA_FAMILIES"] = str(folder.absolute())
-
-
-def _folder() -> Path:
-    from nnpedia.cache import families_folder
-
-    return families_folder()
 
 
 def _list(names: list[str] | None, device: str, hub: bool, as_json: bool) -> None:
@@ -319,7 +304,7 @@ def _run_units(
     except KeyboardInterrupt:
         reporting.complain("interrupted; what was finished is kept")
         raise typer.Exit(130) from None
-    reporting.complain_of(outcomes, _folder().parent, _debug())
+    reporting.complain_of(outcomes, chosen_folder().parent, _debug())
     if as_json:
         reporting.print_json(reporting.as_data(outcomes))
     else:
@@ -338,7 +323,7 @@ def _run_snippets(names: list[str] | None, expression: str) -> int:
         raise NnpediaError("-k selects through pytest, which is not installed: pip install 'nnpedia[test]'")
     import pytest
 
-    known = family_folders(_folder())
+    known = family_folders(chosen_folder())
     notes = [str(known[name] / "notes.md") for name in choose(names, known)]
     code = int(pytest.main(["-q", "-k", expression, *notes]))
     if code == pytest.ExitCode.NO_TESTS_COLLECTED:
@@ -351,15 +336,6 @@ def _load(checkpoint: str, attn: str | None, experts: str | None, device: str) -
     from nnpedia import StandardizedTransformer
 
     return StandardizedTransformer(checkpoint, attn_implementation=attn, experts_implementation=experts, device=device)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the libraries' progress bars and advice out of what is printed."""
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TQDM_DISABLE", "1")
-    yield
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from mkdocs.utils.meta import get_data
 from nnpedia import finding, pages, prose, reuse, styles
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.cache import families_folder, home
+from nnpedia.draft.page import coverage_page
 from nnpedia.entry import Entry, load_entries
 from nnpedia.errors import NnpediaError
 from nnpedia.lineages import check_lineages, load_lineages
@@ -95,6 +96,7 @@ def generate() -> None:
         *pages.badge_pages(entries, badges),
         rosetta.page(folder, entries, home()),
         reuse.library_page(),
+        coverage_page(folder, entries),
     ]
     _generated.update({page.uri: page for page in made})
     _records.update(load_pages(home(), log.warning))
@@ -160,6 +162,7 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Reuse": "reuse.md"},
         {"Versions": "versions.md"},
         {"On a cluster": "cluster.md"},
+        {"Coverage": "coverage.md"},
         {"Add a family": "add-a-family.md"},
         {"What is promised": "guarantees.md"},
     ]

@@ -84,7 +84,8 @@ def distance(left: torch.Tensor, right: torch.Tensor) -> float:
     left, right = left.double(), right.double()
     difference = (left - right).abs().max().item()
     scale = max(left.abs().max().item(), right.abs().max().item())
-    return difference / (epsilon * scale) if difference == difference else float("inf")
+    error = difference / (epsilon * scale)
+    return error if error == error else float("inf")
 
 
 def _lookup(model: StandardizedTransformer, host: str, layer: int | None, found: Mapping[Spot, Any]) -> formula.Lookup:

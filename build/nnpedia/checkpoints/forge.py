@@ -64,6 +64,7 @@ def save(family: Any, folder: Path) -> dict[str, Any]:
     from nnpedia.checkpoints.redraw import redraw
 
     made = config(family)
+    made.dtype = torch.float32  # some classes ask for it while they are built; written, it is the same name
     model_class = getattr(transformers, family.architecture, None)
     if model_class is None:
         raise CheckpointError(f"transformers has no class {family.architecture}", where=_where(family))

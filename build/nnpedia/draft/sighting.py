@@ -1,0 +1,306 @@
+"""A sighting: everything seen of one model, block kind by block kind, and where each value may be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from nnpedia.draft.block import see_block
+from nnpedia.draft.feeding import Feeding, see_feeding
+from nnpedia.draft.mixing import Attention, see_attention
+from nnpedia.draft.naming import Names, names_of
+from nnpedia.draft.places import ACROSS, SAME, Finder, Place, resolve, same
+from nnpedia.draft.recording import Event, Recording, record
+from nnpedia.draft.tree import Block, Containers, Sublayer, containers, is_linear
+from nnpedia.draft.trial import Trial, tokens, under
+from nnpedia.errors import NnpediaError
+from nnpedia.layout import parse_pattern
+from nnpedia.vocabulary import ValueSpec, Vocabulary
+
+Pair = tuple[str, str]
+ATTENTION = ("eager", "sdpa")
+EXPERTS = ("eager", "batched_mm", "grouped_mm")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A place that holds a value, and the loads it does so under; `rank` orders the candidates of one value."""
+
+    place: Place
+    loads: frozenset[str]
+    rank: tuple[int, ...]
+
+
+@dataclass
+class Kind:
+    """A block that stands for all of its kind, and what was seen in it."""
+
+    layers: list[int]
+    block: Block
+    attention: Attention | None = None
+    feeding: Feeding | None = None
+    targets: dict[Pair, list[Tensor]] = field(default_factory=dict)
+    candidates: dict[Pair, dict[Place, Candidate]] = field(default_factory=dict)
+
+
+@dataclass
+class Sighting:
+    """What was seen of a model."""
+
+    trial: Trial
+    vocabulary: Vocabulary
+    containers: Containers
+    recordings: dict[str, Recording]
+    kinds: list[Kind]
+    names: Names
+    scales: dict[str, float]
+    loads: dict[str, dict[str, str]]
+
+    @property
+    def first(self) -> Recording:
+        return next(iter(self.recordings.values()))
+
+    def kinds_with(self, role: str) -> list[Kind]:
+        return [kind for kind in self.kinds if kind.block.of(role) is not None]
+
+
+def see(trial: Trial, vocabulary: Vocabulary) -> Sighting:
+    """Run the trial model under every load and work out what each block does."""
+    recordings: dict[str, Recording] = {}
+    loads = loads_of(trial.model)
+    for label, options in loads.items():
+        recordings[label] = record(under(trial, options), tokens())
+    first = next(iter(recordings.values()))
+    around = containers(trial.model, first)
+    scales = scales_of(trial.config)
+    kinds = []
+    for layers in _kinds(trial, around):
+        block = see_block(trial.model, first, f"{around.layers}.{layers[0]}", layers[0], scales)
+        kind = Kind(layers, block)
+        if attention := block.of("attention"):
+            kind.attention = see_attention(trial.model, first, block, attention, scales)
+        if mlp := block.of("mlp"):
+            kind.feeding = see_feeding(trial.model, recordings, first, block, mlp)
+        kinds.append(kind)
+    _part_clashing(kinds)
+    names = names_of(trial.model, first, around, [(k.block, k.attention, k.feeding) for k in kinds])
+    seen = Sighting(trial, vocabulary, around, recordings, kinds, names, scales, loads)
+    for kind in kinds:
+        _targets(seen, kind)
+        for pair, targets in kind.targets.items():
+            kind.candidates[pair] = _candidates(seen, kind, pair, targets)
+    return seen
+
+
+def _part_clashing(kinds: list[Kind]) -> None:
+    """Leave out mixers whose module other blocks have under the same name as another host: a spec names it once."""
+    attentions = [(kind, part) for kind in kinds if (part := kind.block.of("attention")) is not None]
+    named = {part.host.removeprefix(f"{kind.block.path}.") for kind, part in attentions}
+    for kind in kinds:
+        for part in list(kind.block.sublayers):
+            if part.role == "recurrent" and part.host.removeprefix(f"{kind.block.path}.") in named:
+                kind.block.sublayers.remove(part)
+                kind.block.why = "a recurrent mixer has the name that other blocks have their attention under"
+
+
+def loads_of(model: Any) -> dict[str, dict[str, str]]:
+    """Every load the class offers, the eager one first."""
+    attention = [choice for choice in ATTENTION if choice == "eager" or getattr(model, "_supports_sdpa", False)]
+    mixture = model._can_set_experts_implementation()
+    loads = {}
+    for attn in attention:
+        for experts in EXPERTS if mixture else (None,):
+            options = {"attn_implementation": attn} | ({"experts_implementation": experts} if experts else {})
+            loads["+".join(options.values())] = options
+    return loads
+
+
+def scales_of(config: Any) -> dict[str, float]:
+    """The numbers of a config a tensor may be multiplied by, as a spec's formula says them."""
+    own = {
+        key: float(value)
+        for key, value in config.to_dict().items()
+        if isinstance(value, float) and value not in (0.0, 1.0) and not any(word in key for word in _NO_FACTORS)
+    }
+    found = {f"config.{key}": value for key, value in own.items()}
+    found |= {f"1 / config.{key}": 1 / value for key, value in own.items()}
+    for key, value in own.items():
+        found[f"config.{key} / config.num_hidden_layers ** 0.5"] = value / float(config.num_hidden_layers) ** 0.5
+    return found
+
+
+_NO_FACTORS = ("eps", "dropout", "range", "theta", "coef", "std", "pdrop", "_id", "noise", "jitter")
+
+
+def _kinds(trial: Trial, around: Containers) -> list[list[int]]:
+    """The blocks by what they hold and the config's layer type."""
+    lists = [
+        value
+        for value in trial.config.to_dict().values()
+        if isinstance(value, list) and len(value) >= around.count and len(set(map(str, value))) < 6
+    ]
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for layer in range(around.count):
+        module = trial.model.get_submodule(f"{around.layers}.{layer}")
+        shape = tuple(f"{name} {type(one).__name__}" for name, one in module.named_modules())
+        groups.setdefault((tuple(str(value[layer]) for value in lists), shape), []).append(layer)
+    return list(groups.values())
+
+
+# -- targets: the tensor each value is -----------------------------------------------------------------------------
+
+
+def _targets(seen: Sighting, kind: Kind) -> None:
+    block, targets = kind.block, kind.targets
+    if not block.entering.numel():
+        return
+    targets["layers", "layer_input"] = [block.entering]
+    targets["layers", "layer_output"] = [block.leaving]
+    if block.mid is not None:
+        targets["layers", "layer_mid"] = [block.mid]
+    mixer = block.of("attention") or block.of("recurrent")
+    if block.of("recurrent") and block.of("attention"):
+        mixer = next(one for one in block.sublayers if one.norm) if any(s.norm for s in block.sublayers) else mixer
+    mlp = block.of("mlp")
+    if mixer and mixer.norm:
+        targets["layers", "attention_norm_output"] = [_output(seen, mixer.norm, block)]
+    if mlp:
+        targets["mlp", "mlp_output"] = [mlp.contribution]
+        targets["layers", "mlp_input"] = [_stream(_reads(seen, kind, mlp), block)]
+        if mlp.norm and not (mixer and mixer.norm == mlp.norm):
+            targets["layers", "mlp_norm_output"] = [_output(seen, mlp.norm, block)]
+    if attention := block.of("attention"):
+        targets["self_attn", "attention_output"] = [attention.contribution]
+        for name, tensors in (kind.attention.targets if kind.attention else {}).items():
+            targets["self_attn", name] = tensors
+    if recurrent := block.of("recurrent"):
+        targets["linear_attn", "linear_attn_output"] = [recurrent.contribution]
+        premix = _last_projection(seen, recurrent)
+        if premix is not None:
+            targets["linear_attn", "premix"] = [premix]
+    for name, tensors in (kind.feeding.targets if kind.feeding else {}).items():
+        targets["mlp", name] = tensors
+
+
+def _reads(seen: Sighting, kind: Kind, mlp: Sublayer) -> Tensor:
+    if not mlp.virtual or kind.feeding is None:
+        return mlp.reads
+    up = kind.feeding.roles.get("up_proj")
+    event = None if up is None else seen.first.at(up, (), "input", ())
+    return mlp.reads if event is None else event.tensor
+
+
+def _output(seen: Sighting, module: str, block: Block) -> Tensor:
+    event = seen.first.at(module, (), "output", ())
+    return block.entering if event is None else _stream(event.tensor, block)
+
+
+def _stream(tensor: Tensor, block: Block) -> Tensor:
+    return tensor.reshape(block.entering.shape) if tensor.numel() == block.entering.numel() else tensor
+
+
+def _last_projection(seen: Sighting, part: Sublayer) -> Tensor | None:
+    """What the recurrent mixer's output projection reads: the last linear map of its own."""
+    called = [
+        (event.order, event.tensor)
+        for name, module in seen.trial.model.get_submodule(part.host).named_children()
+        if is_linear(module) and (event := seen.first.at(f"{part.host}.{name}", (), "input", ())) is not None
+    ]
+    return max(called, key=lambda one: one[0])[1] if called else None
+
+
+# -- candidates: where that tensor is -------------------------------------------------------------------------------
+
+
+def host_path(kind: Kind, host: str) -> str | None:
+    """The native path of a host in a block."""
+    if host == "layers":
+        return kind.block.path
+    part = kind.block.of({"self_attn": "attention", "mlp": "mlp", "linear_attn": "recurrent"}[host])
+    return None if part is None else part.host
+
+
+def _candidates(seen: Sighting, kind: Kind, pair: Pair, targets: list[Tensor]) -> dict[Place, Candidate]:
+    path = host_path(kind, pair[0])
+    if path is None:
+        return {}
+    axes = seen.vocabulary.axes_of(seen.vocabulary.values[pair[0]][pair[1]].layout)
+    scales = seen.scales if pair[1] in ("attention_output", "mlp_output", "linear_attn_output") else None
+    loads: dict[Place, set[str]] = {}
+    ranks: dict[Place, tuple[int, ...]] = {}
+    for label, recording in seen.recordings.items():
+        finder = Finder(recording, path, kind.block.path, seen.names.paths)
+        for index, target in enumerate(targets):
+            if target.dim() != len(axes):
+                continue
+            found = list(finder.places(target, axes, SAME if label == next(iter(seen.loads)) else ACROSS, scales))
+            if not found and pair[1] in ("attention_keys", "attention_values") and kind.attention:
+                copies = kind.attention.sizes["num_heads"] // max(target.shape[1], 1)
+                found = list(finder.copied(target, axes, "num_kv_heads", copies)) if copies > 1 else []
+            for event, place in found:
+                if pair[1] == "layer_mid" and event.access != "output":
+                    continue  # of several roads to one tensor only its source leads to all that reads it
+                loads.setdefault(place, set()).add(label)
+                ranks.setdefault(place, (*_rank(pair, event, place), index))
+    merged: dict[Place, Candidate] = {}
+    for place in ranks:
+        merged[place] = Candidate(place, frozenset(loads[place]), (-len(loads[place]), *ranks[place]))
+    return merged
+
+
+def _rank(pair: Pair, event: Event, place: Place) -> tuple[int, ...]:
+    """Plainer places first; of the stream the earliest, of what an attention computes the last."""
+    order = -event.order if pair[0] == "self_attn" else event.order
+    own = int(not (place.at.startswith(("output", "input", "args", "kwargs"))))
+    arguments = int(event.access in ("args", "kwargs", "input") and not event.operations)
+    return (int(place.scale is not None), own, len(event.operations), arguments, order)
+
+
+def holds(seen: Sighting, kind: Kind, pair: Pair, spec: ValueSpec) -> frozenset[str]:
+    """The loads under which a spec's place holds a value in this block."""
+    path = host_path(kind, pair[0])
+    if path is None or spec.at is None:
+        return frozenset()
+    axes = seen.vocabulary.axes_of(spec.layout)
+    good = set()
+    for label, recording in seen.recordings.items():
+        try:
+            event = resolve(spec.at, recording, path, kind.block.path, seen.names.natives)
+        except NnpediaError:
+            continue
+        if event is None:
+            continue
+        exact = SAME if label == next(iter(seen.loads)) else ACROSS
+        for target in kind.targets.get(pair, []):
+            tensor = _as_said(seen, event.tensor, spec, axes, target)
+            if tensor is not None and same(tensor, target, exact) and event.written_over <= spec.copies:
+                good.add(label)
+                break
+    return frozenset(good)
+
+
+def _as_said(seen: Sighting, tensor: Tensor, spec: ValueSpec, axes: tuple[str, ...], target: Tensor) -> Tensor | None:
+    if len(axes) != target.dim():
+        return None
+    sizes = dict(zip(axes, target.shape, strict=True))
+    try:
+        if spec.native is not None:
+            if "copies" in spec.native:
+                sizes["copies"] = tensor.numel() // max(target.numel(), 1)
+            tensor = parse_pattern(spec.native, axes).split(tensor, sizes)
+    except Exception:  # einops raises its own error for a shape that does not fit
+        return None
+    if spec.scale is None:
+        return tensor
+    factor = seen.scales.get(spec.scale)
+    return None if factor is None else tensor * factor
+
+
+def float_attributes(module: nn.Module) -> Iterator[tuple[str, float]]:
+    """A module's own numbers, by name."""
+    for name, value in vars(module).items():
+        if isinstance(value, float) and value > 0 and not any(word in name for word in ("dropout", "eps", "_p")):
+            yield name, value

@@ -1,0 +1,97 @@
+"""The tree: embedding, blocks, norm and head, found by what flows; and what is kept of a block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from nnpedia.checkpoints.redraw import blocks
+from nnpedia.draft.places import same
+from nnpedia.draft.recording import Recording
+from nnpedia.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Containers:
+    """Native paths of what stands around the blocks."""
+
+    embedding: str
+    layers: str
+    norm: str | None
+    head: str
+    count: int
+
+
+@dataclass
+class Sublayer:
+    """A part of a block whose output reaches the stream.
+
+    Attributes:
+        role: `attention`, `recurrent` or `mlp`.
+        host: The module, by native path; the block itself where it has none of its own.
+        contribution: What is added to the stream, `[batch seq hidden_size]`.
+        reads: The tensor the module is called with.
+        norm: The module that norms the stream before it, if any.
+        after: The module that norms what it returns, if any.
+    """
+
+    role: str
+    host: str
+    contribution: Tensor
+    reads: Tensor
+    norm: str | None = None
+    after: str | None = None
+    virtual: bool = False
+
+
+@dataclass
+class Block:
+    """One block as it was seen: how it adds to the stream."""
+
+    layer: int
+    path: str
+    entering: Tensor
+    leaving: Tensor
+    mid: Tensor | None = None
+    sublayers: list[Sublayer] = field(default_factory=list)
+    shape: str = "unknown"  # sequential, parallel, single
+    why: str = ""
+
+    def of(self, role: str) -> Sublayer | None:
+        return next((one for one in self.sublayers if one.role == role), None)
+
+
+def containers(model: Any, recording: Recording) -> Containers:
+    """Where the embedding, the blocks, the final norm and the head are; raises `CheckpointError` for a tree without."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    if embedding is None or head is None:
+        raise CheckpointError("the model has no token embedding or no head of its own")
+    if not any(isinstance(module, nn.ModuleList) for module in model.modules()):
+        raise CheckpointError("the model has no list of blocks")
+    stack = blocks(model)
+    head_path = paths[id(head)]
+    entered = recording.at(head_path, (), "input", ())
+    norm = None
+    for path, module in model.named_modules():
+        made = recording.at(path, (), "output", ())
+        if path.startswith(f"{paths[id(stack)]}.") or not is_norm(module) or made is None or entered is None:
+            continue
+        if made.tensor.numel() == entered.tensor.numel() and same(made.tensor.view_as(entered.tensor), entered.tensor):
+            norm = path
+    return Containers(paths[id(embedding)], paths[id(stack)], norm, head_path, len(stack))
+
+
+def is_norm(module: nn.Module) -> bool:
+    """A module that scales each position by itself: at most a gain and a bias, or a norm without weights."""
+    own = list(module.parameters())
+    if any(parameter.dim() != 1 for parameter in own) or len(own) > 2 or list(module.children()):
+        return False
+    return bool(own) or "norm" in type(module).__name__.lower()
+
+
+def is_linear(module: nn.Module) -> bool:
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, Tensor) and weight.dim() == 2 and not isinstance(module, nn.Embedding)

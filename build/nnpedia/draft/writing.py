@@ -1,0 +1,66 @@
+"""Writing: a draft as the content of a `family.yml`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from nnpedia.draft.proving import Draft, exceptions
+from nnpedia.draft.said import order_of, parts_of
+from nnpedia.draft.spec import differences, name_differences, sizes_of
+
+
+def spec_of(draft: Draft) -> dict[str, Any]:
+    """The spec's keys in the order specs are written in; only what differs from the base."""
+    seen, base = draft.seen, draft.base
+    spec: dict[str, Any] = {"family": draft.name, "title": _title(draft.subject.architecture)}
+    if base is not None:
+        spec["extends"] = base.family
+    spec["subtitle"] = "Drafted from a live model; what sets it apart is not written yet."
+    spec["architecture"] = draft.subject.architecture
+    parts = parts_of(seen)
+    if base is None or list(base.parts) != parts:
+        spec["parts"] = parts
+    if draft.badges:
+        spec["badges"] = list(draft.badges)
+    checkpoint: dict[str, Any] = {"id": draft.subject.checkpoint, "origin": draft.subject.origin}
+    if draft.subject.stated:
+        checkpoint["config"] = draft.subject.stated
+    spec["checkpoints"] = [checkpoint]
+    if names := name_differences(seen, base):
+        spec["names"] = names
+    virtual = {host: origin for host, origin in seen.names.virtual.items() if not base or host not in base.virtual}
+    if virtual:
+        spec["virtual"] = virtual
+    if sizes := sizes_of(seen, base, draft.pool):
+        spec["sizes"] = sizes
+    if values := differences(seen, draft.said, base):
+        spec["values"] = values
+    order = order_of(seen, draft.said)
+    if order != list((base.values if base else seen.vocabulary.values)["linear_attn"]):
+        spec["order"] = {"linear_attn": order}
+    laws: dict[str, dict[str, Any]] = {}
+    for (host, name), entry in exceptions(draft, base.laws if base else seen.vocabulary.laws):
+        laws.setdefault(host, {})[name] = entry
+    if laws:
+        spec["laws"] = laws
+    readout = base.readout if base else seen.vocabulary.readout
+    if draft.readout is not None and draft.readout != readout:
+        spec["readout"] = draft.readout
+    spec["forge"] = draft.seen.trial.sizes
+    if draft.about:
+        spec["about"] = draft.about
+    return spec
+
+
+def as_yaml(spec: dict[str, Any]) -> str:
+    """A spec as YAML, in its own order."""
+    text: str = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
+    return text
+
+
+def _title(architecture: str) -> str:
+    name = re.sub(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$", "", architecture)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
