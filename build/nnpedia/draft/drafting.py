@@ -11,8 +11,10 @@ from nnpedia.draft.badging import badges_of
 from nnpedia.draft.notes import notes_of
 from nnpedia.draft.opening import Subject, open_subject
 from nnpedia.draft.proving import Draft, available, drafted, prove, write
+from nnpedia.draft.said import parts_of
 from nnpedia.draft.sighting import see
 from nnpedia.draft.trial import trial
+from nnpedia.errors import CheckpointError
 from nnpedia.family import load_family
 from nnpedia.vocabulary import load_vocabulary
 
@@ -33,7 +35,11 @@ def draft_of(subject: Subject, families: Path, hidden: Sequence[str], folder: Pa
     """
     made = trial(subject)
     pool = available(families, [*hidden, subject.model_type])
-    result = drafted(subject, see(made, load_vocabulary(families)), pool)
+    seen = see(made, load_vocabulary(families))
+    if not parts_of(seen):
+        why = next((kind.block.why for kind in seen.kinds if kind.block.why), "nothing is added to a stream")
+        raise CheckpointError(f"no block of {subject.architecture} was understood: {why}")
+    result = drafted(subject, seen, pool)
     prove(result, folder)
     result.badges = badges_of(result)
     result.about = _about(result)

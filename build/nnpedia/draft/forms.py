@@ -41,14 +41,14 @@ def law_forms(
                 given.append(override.over(vocabulary))
     forms = [Form(law.formula, law.says, law.tolerance) for law in given if law.exception is None]
     made = [form for form in _made(seen, said, pair, vocabulary) if _parses(form.formula)]
-    forms = [form for form in forms if _answered(seen, form.formula)]
+    forms = [form for form in forms if answered(seen, form.formula)]
     unique: dict[str, Form] = {}
     for form in [*forms[:1], *made[:1], *forms[1:], *made[1:]] if pair in _SEEN_FIRST else [*forms, *made]:
         unique.setdefault(form.formula, form)
     return list(unique.values())
 
 
-def _answered(seen: Sighting, text: str) -> bool:
+def answered(seen: Sighting, text: str) -> bool:
     """Whether the config has every setting a formula names."""
     return all(hasattr(seen.trial.config, name) for name in re.findall(r"config\.(\w+)", text))
 
@@ -76,6 +76,7 @@ def _made(seen: Sighting, said: Mapping[Pair, Said], pair: Pair, law: LawSpec) -
         ("self_attn", "premix"): _premix,
         ("layers", "residual_sum"): _sums,
         ("layers", "attention_add"): _middle,
+        ("layers", "recurrent_sum"): _recurrent_sums,
         ("mlp", "activation"): _activation,
         ("mlp", "neurons"): _neurons,
         ("mlp", "routing"): _routing,
@@ -90,7 +91,7 @@ def _made(seen: Sighting, said: Mapping[Pair, Said], pair: Pair, law: LawSpec) -
             yield Form(text, says, max(law.tolerance, 2.0) if "alibi" in text else law.tolerance)
 
 
-def _group(factor: str) -> str:
+def group(factor: str) -> str:
     """A factor as it stands in a product."""
     return f"({factor})" if " " in factor else factor
 
@@ -100,7 +101,7 @@ Made = Iterator[tuple[str, str]]
 
 def _entering(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
     factors = ["config.hidden_size ** 0.5", *(one for one in seen.scales if "hidden_layers" not in one)]
-    tokens = ["token_embeddings", *(f"token_embeddings * {_group(factor)}" for factor in factors)]
+    tokens = ["token_embeddings", *(f"token_embeddings * {group(factor)}" for factor in factors)]
     positions = ["", " + embed_positions(counted(token_embeddings))", " + embed_positions(attention_mask)"]
     for text in tokens:
         for position in positions:
@@ -115,7 +116,7 @@ def _entering(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
 
 def _logits(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
     for factor in seen.scales:
-        yield f"lm_head_output * {_group(factor)} == logits", "The logits are what lm_head returns, times a factor"
+        yield f"lm_head_output * {group(factor)} == logits", "The logits are what lm_head returns, times a factor"
         if factor.startswith("config.") and " " not in factor:
             yield f"lm_head_output / {factor} == logits", "The logits are what lm_head returns, over a factor"
             yield f"softcap(lm_head_output, {factor}) == logits", "The logits are what lm_head returns, softcapped"
@@ -147,7 +148,7 @@ def _scores(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
             numbers.update(dict.fromkeys(name for name, _ in float_attributes(seen.trial.model.get_submodule(path))))
     scaled = [dots, f"{dots} / head_dim ** 0.5"]
     scaled += [text for name in numbers for text in (f"{name} * {dots}", f"{dots} / {name}")]
-    scaled += [f"{dots} * {_group(factor)}" for factor in seen.scales]
+    scaled += [f"{dots} * {group(factor)}" for factor in seen.scales]
     for text in scaled:
         yield _SCORES.format(text), "Wherever nothing is masked, the scores are the scaled dot products"
     for text in scaled:
@@ -209,6 +210,13 @@ def _sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
         )
 
 
+def _recurrent_sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
+    yield (
+        "layer_input + linear_attn.linear_attn_output == layer_output",
+        "A block adds its recurrent mixer's contribution to what entered, and nothing else",
+    )
+
+
 def _middle(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
     for both in _BOTH:
         yield f"layer_input + {both} == layer_mid", "The middle of the block is the input plus both contributions"
@@ -259,7 +267,7 @@ def _contribution(seen: Sighting, role: str, inner: str, value: str, what: str) 
     normed = f"block.{after}({inner})" if after else inner
     yield f"{normed} == {value}", f"{what}{', normed,' if after else ''} are what is added to the stream"
     for factor in seen.scales:
-        yield f"{normed} * {_group(factor)} == {value}", f"{what}, times a factor, are what is added to the stream"
+        yield f"{normed} * {group(factor)} == {value}", f"{what}, times a factor, are what is added to the stream"
 
 
 def _projected(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
@@ -278,22 +286,3 @@ def _combined(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
 
 def _recurrent(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
     yield from _contribution(seen, "recurrent", "out_proj(premix)", "linear_attn_output", "The projected premix")
-
-
-def readout_forms(seen: Sighting, base: Family | None, pool: Sequence[Family]) -> list[str]:
-    """How a hidden state may be read out."""
-    plain = "lm_head(norm(hidden))"
-    forms = [base.readout] if base else []
-    forms += [seen.vocabulary.readout, *(family.readout for family in pool)]
-    for factor in seen.scales:
-        forms.append(f"{plain} * {_group(factor)}")
-        if factor.startswith("config.") and " " not in factor:
-            forms += [f"{plain} / {factor}", f"softcap({plain}, {factor})", f"lm_head(norm(hidden) / {factor})"]
-    return [form for form in dict.fromkeys(forms) if _answered(seen, form)]
-
-
-def readout_law(readout: str) -> str:
-    """A readout as the law it makes."""
-    return (
-        f"{readout.replace('hidden', 'last.layer_output').replace('last.layer_output_size', 'hidden_size')} == logits"
-    )

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from nnpedia.draft.bearing import as_law, borne_out, lacking
-from nnpedia.draft.forms import Form, law_forms, readout_forms, readout_law
+from nnpedia.draft.forms import Form, law_forms
 from nnpedia.draft.opening import Subject
+from nnpedia.draft.readouts import readout_forms, readout_law
 from nnpedia.draft.said import CALLS, Said, said_of
 from nnpedia.draft.sighting import Pair, Sighting
 from nnpedia.draft.spec import cost, prefer_base

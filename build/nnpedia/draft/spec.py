@@ -180,6 +180,10 @@ def name_differences(seen: Sighting, base: Family | None) -> dict[str, dict[str,
         own = {native: name for native, name in table.items() if inherited.get(host, {}).get(native) != name}
         if own:
             tables[host] = own
+    for host in ("self_attn", "linear_attn", "mlp"):
+        plain = any(kind.block.path + f".{host}" == host_path(kind, host) for kind in seen.kinds)
+        if plain and any(name == host != native for native, name in inherited.get("layers", {}).items()):
+            tables.setdefault("layers", {})[host] = host  # its base has the host under another name
     for host, table in inherited.items():
         for native, name in table.items():
             if native in seen.names.tables.get(host, {}) or "." in native:

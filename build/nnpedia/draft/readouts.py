@@ -1,0 +1,28 @@
+"""Readouts: how a hidden state may be read out, and the law that tells whether it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnpedia.draft.forms import answered, group
+from nnpedia.draft.sighting import Sighting
+from nnpedia.family import Family
+
+
+def readout_forms(seen: Sighting, base: Family | None, pool: Sequence[Family]) -> list[str]:
+    """How a hidden state may be read out."""
+    plain = "lm_head(norm(hidden))"
+    forms = [base.readout] if base else []
+    forms += [seen.vocabulary.readout, *(family.readout for family in pool)]
+    for factor in seen.scales:
+        forms.append(f"{plain} * {group(factor)}")
+        if factor.startswith("config.") and " " not in factor:
+            forms += [f"{plain} / {factor}", f"softcap({plain}, {factor})", f"lm_head(norm(hidden) / {factor})"]
+    return [form for form in dict.fromkeys(forms) if answered(seen, form)]
+
+
+def readout_law(readout: str) -> str:
+    """A readout as the law it makes."""
+    return (
+        f"{readout.replace('hidden', 'last.layer_output').replace('last.layer_output_size', 'hidden_size')} == logits"
+    )
