@@ -132,3 +132,14 @@ def test_a_table_that_does_not_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "coverage.json").write_text("{")
     with pytest.raises(SpecError, match="measure it anew"):
         read_table(tmp_path)
+
+
+def test_the_table_that_ships_is_of_every_model_type() -> None:
+    """Every causal language model of transformers has its row: a family, or what became of its draft."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    table = read_table(FAMILIES)
+    assert table is not None
+    there = {*table.covers, *(path.parent.name for path in FAMILIES.glob("*/family.yml"))}
+    assert {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES} <= there
+    assert not [score["wrong"] for score in table.scores.values() if score["wrong"]]
