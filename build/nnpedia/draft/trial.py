@@ -79,8 +79,17 @@ def _made(subject: Subject, sizes: Sizes) -> Trial:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         model = model_class(config).eval()
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     redraw(model, SEED)
-    _check_causal(model)
+    try:
+        _check_causal(model)
+    except NotDecoder:
+        for name, buffer in model.named_buffers():
+            buffer.copy_(buffers[name])
+        _check_causal(model)
+        raise CheckpointError(
+            "its mask is a buffer among its weights, which informative random weights draw anew"
+        ) from None
     return Trial(sizes, config, model)
 
 
