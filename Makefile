@@ -5,13 +5,14 @@
 # make setup   the environment alone, in .venv
 # make serve   the site at http://127.0.0.1:8000, rebuilt as files change
 # make versions  the tests at both ends of the releases of transformers and nnsight that are supported
+# make bench   how long the library, its peers and the build take here; the site then has a page of it
 # make clean   what was built (the checkpoints and the environment stay); make distclean: those too
 #
 # Each sets itself up. PYTHON names the interpreter .venv is made with (3.11 or newer);
 # WORKERS says how many units a build runs at once.
 
 .DEFAULT_GOAL := site
-.PHONY: site test check rosetta serve clean distclean setup versions
+.PHONY: site test check rosetta serve bench clean distclean setup versions
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -49,6 +50,10 @@ serve: $(STAMP)
 
 versions: $(STAMP)
 	@.ci/versions
+
+bench: $(STAMP)
+	@$(BIN)/nnpedia build --no-site $(BUILD_FLAGS)
+	@$(BIN)/python -m nnpedia.bench
 
 clean:
 	@rm -rf public public.new public.old dist .nnpedia/records .nnpedia/rosetta .pytest_cache .mypy_cache .ruff_cache

@@ -113,6 +113,12 @@ def load_family(folder: Path, variant: tuple[str, ...] = (), on: str | None = No
     )  # fmt: skip
 
 
+def read_anew() -> None:
+    """Forget the specs read so far: a process that outlives an edit, such as `make serve`, reads them again."""
+    load_family.cache_clear()
+    load_vocabulary.cache_clear()
+
+
 def for_config(family: Family, config: Any) -> Family:
     """The family as a checkpoint with this config has it: its matching variants merged in."""
     matching = tuple(name for name, variant in family.variants.items() if variant.matches(config))

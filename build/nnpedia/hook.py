@@ -22,10 +22,12 @@ from mkdocs.utils.meta import get_data
 
 from nnpedia import finding, pages, prose, reuse, styles
 from nnpedia.badges import Badge, check_badges, load_badges
+from nnpedia.bench.page import speed_pages
 from nnpedia.cache import families_folder, home
 from nnpedia.draft.page import coverage_page
 from nnpedia.entry import Entry, load_entries
 from nnpedia.errors import NnpediaError
+from nnpedia.family import read_anew
 from nnpedia.lineages import check_lineages, load_lineages
 from nnpedia.links import broken_links
 from nnpedia.policy import broken_policy
@@ -77,6 +79,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def generate() -> None:
+    read_anew()
     folder = families_folder()
     entries = load_entries(folder, home(), log.warning)
     badges = load_badges(folder)
@@ -93,6 +96,7 @@ def generate() -> None:
         ),
         pages.readers_page(entries),
         pages.versions_page(entries),
+        *speed_pages(home()),
         *pages.badge_pages(entries, badges),
         rosetta.page(folder, entries, home()),
         reuse.library_page(),
@@ -163,6 +167,7 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Versions": "versions.md"},
         {"On a cluster": "cluster.md"},
         {"Coverage": "coverage.md"},
+        *({page.title: page.uri} for page in made if page.uri == "speed.md"),
         {"Add a family": "add-a-family.md"},
         {"What is promised": "guarantees.md"},
     ]

@@ -10,55 +10,14 @@ from importlib import metadata
 from pathlib import Path
 
 from nnpedia.cache import PACKAGE
+from nnpedia.dependence import modules, without_readers
 from nnpedia.errors import NnpediaError
 from nnpedia.family import Family, family_folders
 from nnpedia.records import PAGES, Unit
 
-# What no fact depends on: these arrange and show facts, or run the units that find them.
-# A module that is not named here counts, so that a new one can make work but never hide a change.
-PRESENTATION = frozenset(
-    {
-        "badges",
-        "cache",
-        "checking",
-        "cli",
-        "copying",
-        "cluster",
-        "diagram",
-        "draft",
-        "entry",
-        "finding",
-        "explore",
-        "hook",
-        "keys",
-        "lawrows",
-        "links",
-        "operators",
-        "lineages",
-        "moves",
-        "needs",
-        "options",
-        "overview",
-        "pages",
-        "pen",
-        "policy",
-        "pool",
-        "prose",
-        "publish",
-        "pytest_plugin",
-        "records",
-        "reporting",
-        "reuse",
-        "rosetta",
-        "styles",
-        "shapes",
-        "translation",
-        "views",
-        "warm",
-        "wording",
-        "work",
-    }
-)
+# Of what the records' own code imports: these say where things are kept and run the units, and find no fact.
+RUNNING = frozenset({"nnpedia.cache", "nnpedia.pool", "nnpedia.warm"})
+READERS = "nnpedia.readers"
 COMPUTING = ("torch", "transformers", "nnsight", "einops", "tokenizers", "safetensors", "numpy")
 
 
@@ -67,13 +26,26 @@ def key_of(unit: Unit, family: Family, device: str = "cpu") -> str:
     texts = [family.folder / "family.yml", *family.bases, family.folder.parent / "vocabulary.yml"]
     if unit.kind == "run":
         texts.append(family.notes)
-    return _key(unit, texts, *([device] if unit.kind == "run" and device != "cpu" else []))
+    return _key(unit, texts, *readers_of(family), *([device] if unit.kind == "run" and device != "cpu" else []))
+
+
+def readers_of(family: Family) -> list[str]:
+    """The source of the readers that a family's values are read through, its variants' and its bases' among them."""
+    named = {
+        each.reader
+        for table in family.values.values()
+        for spec in table.values()
+        for each in (spec, spec.decode)
+        if each
+    }
+    specs = " ".join(_text(path) for path in (family.folder / "family.yml", *family.bases))
+    return [source for name, source in sorted(_readers().items()) if name in named or name in specs]
 
 
 def page_keys(folder: Path) -> dict[Unit, str]:
     """The hand-written pages of the checkout that `folder` lies in, and their keys; none elsewhere.
 
-    A page may load any family, so every spec counts.
+    A page may load any family, so every spec counts, and every reader.
     """
     root = folder.parent
     if not (root / "mkdocs.yml").is_file():
@@ -81,7 +53,7 @@ def page_keys(folder: Path) -> dict[Unit, str]:
     specs = [folder / "vocabulary.yml", *(path / "family.yml" for path in family_folders(folder).values())]
     pages = [path for path in (root / "README.md", *sorted((root / "site").rglob("*.md"))) if "```" in _text(path)]
     units = {Unit(PAGES, "page", 0, path.relative_to(root).as_posix()): path for path in pages}
-    return {unit: _key(unit, [path, *specs]) for unit, path in units.items()}
+    return {unit: _key(unit, [path, *specs], *_readers().values()) for unit, path in units.items()}
 
 
 def _key(unit: Unit, texts: Iterable[Path], *more: str) -> str:
@@ -93,13 +65,18 @@ def _key(unit: Unit, texts: Iterable[Path], *more: str) -> str:
 
 @cache
 def code_digest() -> str:
-    """The digest of this package's sources that facts depend on."""
+    """The digest of this package's sources that facts depend on, but for the readers themselves."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE)
-        if name.with_suffix("").parts[0] not in PRESENTATION:
-            digest.update(f"{name.as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    for name, path in modules(PACKAGE).items():
+        if name not in RUNNING:
+            source = without_readers(_text(path))[0] if name == READERS else _text(path)
+            digest.update(f"{name} {hashlib.sha256(source.encode()).hexdigest()}\n".encode())
     return digest.hexdigest()
+
+
+@cache
+def _readers() -> dict[str, str]:
+    return without_readers(_text(modules(PACKAGE)[READERS]))[1]
 
 
 @cache

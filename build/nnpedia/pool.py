@@ -64,6 +64,7 @@ class Result:
     exit_code: int = 0  # what a command line ends with: 0, 1, or 2 for bad input
     trace: str = ""  # the traceback and the job's own output, for --debug
     seconds: float = 0.0
+    peak: int = 0  # bytes of its own that the job was seen to hold at most
 
 
 @dataclass
@@ -73,6 +74,7 @@ class _Running:
     pipe: connection.Connection
     log: Path
     started: float = field(default_factory=time.monotonic)
+    peak: int = 0
 
 
 def run_jobs(
@@ -175,14 +177,16 @@ def _look(each: _Running, limits: Limits) -> Result | None:
             kind, content, exit_code, trace = each.pipe.recv()
             log = _end(each, grace=2.0)
             if kind == "value":
-                return Result(each.job, value=content, seconds=seconds)
+                return Result(each.job, value=content, seconds=seconds, peak=each.peak)
             return Result(each.job, cause=content, exit_code=exit_code, trace=trace + log, seconds=seconds)
     except (EOFError, OSError):
         log = _end(each, grace=2.0)
         return Result(each.job, cause=_death(each.process.exitcode), exit_code=1, trace=log, seconds=seconds)
+    used = memory_of(each.process.pid)
+    each.peak = max(each.peak, used)
     if seconds > limits.seconds:
         cause = f"took longer than its limit of {limits.seconds:g} s and was ended"
-    elif (used := memory_of(each.process.pid)) > limits.memory:
+    elif used > limits.memory:
         cause = (
             f"used {used / GIGABYTE:.1f} GB of memory, more than its limit of {limits.memory / GIGABYTE:.1f} GB,"
             " and was ended"

@@ -96,8 +96,9 @@ def inputs_key(root: Path) -> str:
         ("rosetta", home() / "rosetta", "*.json"),
     ]
     digest.update((root / "mkdocs.yml").read_bytes())
-    if (root / "CHANGELOG.md").exists():
-        digest.update((root / "CHANGELOG.md").read_bytes())
+    for path in (root / "CHANGELOG.md", home() / "bench" / "bench.json"):
+        if path.exists():
+            digest.update(path.read_bytes())
     digest.update(os.environ.get("NNPEDIA_SITE_URL", "").encode())
     for label, folder, pattern in folders:
         for path in sorted(folder.rglob(pattern)):

@@ -115,6 +115,7 @@ def as_data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "problems": [problem.model_dump() for problem in outcome.problems],
             "cause": outcome.cause,
             "seconds": round(outcome.seconds, 2),
+            "peak_memory": outcome.peak,
         }
         for outcome in outcomes
     ]

@@ -18,7 +18,7 @@ from nnpedia import kernel, records
 from nnpedia.cache import families_folder, home
 from nnpedia.checkpoints import runnable_names
 from nnpedia.errors import UnknownFamily, nearest
-from nnpedia.family import Family, family_folders, load_family
+from nnpedia.family import Family, family_folders, load_family, read_anew
 from nnpedia.keys import key_of, page_keys
 from nnpedia.needs import Needs, needs_of
 from nnpedia.pool import GIGABYTE, Job, Limits, Result, default_limits, run_jobs
@@ -42,6 +42,7 @@ class Outcome:
     exit_code: int = 0
     trace: str = field(default="", repr=False)
     seconds: float = 0.0
+    peak: int = 0  # bytes that its process held at most; 0 where nobody looked
 
     @property
     def ok(self) -> bool:
@@ -105,6 +106,7 @@ def build(
     and `NnpediaError` for a scheduler or a device that is not there; what fails inside a unit is that
     unit's outcome.
     """
+    read_anew()
     with contextlib.ExitStack() as stack:
         cluster = None if scheduler is None else stack.enter_context(_open_cluster(scheduler))
         bench = Bench(
@@ -257,12 +259,12 @@ def _produce(
         if result.cause is None:
             records.store(bench.home, unit, keys[unit], result.value)
             problems = tuple(records.problems_of(bench.home, unit))
-            outcome = Outcome(unit, "built", problems, seconds=result.seconds)
+            outcome = Outcome(unit, "built", problems, seconds=result.seconds, peak=result.peak)
         else:
             records.drop(bench.home, unit)
             outcome = Outcome(
                 unit, "failed", cause=result.cause, exit_code=result.exit_code, trace=result.trace,
-                seconds=result.seconds,
+                seconds=result.seconds, peak=result.peak,
             )  # fmt: skip
         bench.tell(Event("end", unit=unit, outcome=outcome))
         yield outcome

@@ -1,0 +1,100 @@
+"""The bench measures what it says, and its page shows what it measured. No number here is held to a limit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nnpedia.bench import library, peers, results, timing
+from nnpedia.bench.page import speed_pages
+from nnpedia.errors import NnpediaError
+
+ROW = {"seconds": 0.1, "ratio": 1.05, "noise": 0.01}
+FOUND = {
+    "machine": {"cores": 2, "system": "x", "python": "3", "torch": "2", "transformers": "5", "nnsight": "0"},
+    "library": {
+        "repeats": 5,
+        "load": {"bare": ROW, "load": ROW | {"seconds": 0.3}},
+        "lengths": {"144": {"residuals": ROW}, "9": {"residuals": ROW, "patterns": ROW}},
+    },
+    "peers": {
+        "repeats": 5,
+        "other <1>": {"skipped": "no <registry> here"},
+        "third": {"lengths": {"9": {"patterns": ROW}}},
+    },
+    "build": {
+        "edits": {"nothing_changed": 1.0, "notes_edited": 9.0, "rendered": 8.0},
+        "cold": [
+            {"families": count, "workers": workers, "seconds": 10.0 * count / workers, "peak_memory": 2**30}
+            for count in (4, 1)
+            for workers in (2, 1)
+        ],
+    },
+}
+
+
+def test_tasks_are_measured_in_turn_and_against_the_base_of_their_round() -> None:
+    order: list[str] = []
+    seconds = timing.in_turn({name: lambda name=name: order.append(name) for name in ("bare", "a", "b")}, 3)
+    assert {name: len(samples) for name, samples in seconds.items()} == {"bare": 3, "a": 3, "b": 3}
+    assert sorted(order[:3]) == sorted(order[3:6]) == ["a", "b", "bare"]
+    assert order[6:9] != order[9:12]
+    said = timing.against([1.0, 2.0, 4.0, 8.0], [2.0, 4.0, 8.0, 16.0])
+    assert said == {"seconds": 6.0, "ratio": 2.0, "noise": 0.0}
+
+
+def test_the_library_is_measured_on_a_small_model() -> None:
+    found = library.measure("llama:forge", (3,), 3)
+    assert set(found["lengths"]["3"]) == {"bare", "residuals", "patterns"}
+    assert found["lengths"]["3"]["bare"]["ratio"] == 1
+    assert 0 < found["lengths"]["3"]["residuals"]["ratio"] < 20
+    assert found["load"]["load"]["seconds"] > 0
+
+
+def test_a_peer_that_cannot_be_had_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(peers.Absent):
+        peers.measure(peers.PEERS[0], tmp_path, "nowhere", 1, (3,))
+
+
+def test_the_page_shows_what_was_measured_and_is_not_there_without(tmp_path: Path) -> None:
+    assert speed_pages(tmp_path) == []
+    path = results.path_of(tmp_path)
+    path.parent.mkdir()
+    path.write_text(json.dumps(FOUND))
+    [page] = speed_pages(tmp_path)
+    assert page.uri == "speed.md"
+    assert page.html.count("1.05 ± 0.01") == 4
+    assert page.html.count("<circle") == 4
+    assert "other &lt;1&gt; is not measured here: no &lt;registry&gt; here" in page.html
+    assert "0.30" in page.html  # the load
+    assert "0.20" in page.html  # of which over from_pretrained
+    assert speed_pages(tmp_path) == [page]
+    path.write_text("{")
+    with pytest.raises(NnpediaError, match="bench"):
+        speed_pages(tmp_path)
+
+
+def test_rows_come_by_length_and_ours_first() -> None:
+    said = [(row.tokens, row.what, row.who) for row in results.library_rows(FOUND)]
+    assert said == [
+        (9, "all residuals", "nnpedia"),
+        (9, "all patterns", "nnpedia"),
+        (9, "all patterns", "third"),
+        (144, "all residuals", "nnpedia"),
+    ]
+
+
+def test_a_build_that_grows_linearly_is_a_straight_line() -> None:
+    drawn = results.plot(FOUND["build"]["cold"])  # type: ignore[index]
+    assert drawn is not None
+    assert [line.workers for line in drawn.lines] == [1, 2]
+    for line in drawn.lines:
+        (x1, y1), (x4, y4) = line.points
+        ground = results.HEIGHT - results.BOTTOM
+        assert (ground - y4) / (x4 - results.LEFT) == pytest.approx((ground - y1) / (x1 - results.LEFT))
+    assert results.plot([]) is None
