@@ -464,7 +464,12 @@ def test_a_site_is_published_and_a_removed_family_leaves_nothing(checkout: Path)
     assert not (public / "families/phimoe").exists()
     assert not (public / "badges/mixture-of-experts").exists()
     for path in public.rglob("*.html"):
-        if path.name != "404.html" and path.parent.name not in ("add-a-family", "coverage", "getting-started", "library"):
+        if path.name != "404.html" and path.parent.name not in (
+            "add-a-family",
+            "coverage",
+            "getting-started",
+            "library",
+        ):
             assert "phimoe" not in path.read_text(encoding="utf-8"), path
 
 
