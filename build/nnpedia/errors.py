@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+LONGEST = 2000  # characters of a message: a name that a file gives may be of any length
+
 
 class NnpediaError(Exception):
     """Something a user can mend. `str()` is one line, and names the place when there is one."""
@@ -23,7 +25,8 @@ class NnpediaError(Exception):
     exit_code = 2
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
-        self.message = " ".join(message.split())
+        line = " ".join(message.split())
+        self.message = line if len(line) <= LONGEST else f"{line[:LONGEST]} …"
         self.where = where
         super().__init__(f"{where}: {self.message}" if where else self.message)
 
