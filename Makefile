@@ -56,7 +56,7 @@ bench: $(STAMP)
 	@$(BIN)/python -m nnpedia.bench
 
 clean:
-	@rm -rf public public.new public.old dist .nnpedia/records .nnpedia/rosetta .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf public public.new public.old dist .nnpedia/kept .nnpedia/records .nnpedia/rosetta .pytest_cache .mypy_cache .ruff_cache
 	@find build tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean

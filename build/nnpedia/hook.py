@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.meta import get_data
 
-from nnpedia import finding, pages, prose, reuse, styles
+from nnpedia import finding, links, pages, policy, prose, reuse, styles
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.bench.page import speed_pages
 from nnpedia.cache import families_folder, home
@@ -28,9 +28,8 @@ from nnpedia.draft.page import coverage_page
 from nnpedia.entry import Entry, load_entries
 from nnpedia.errors import NnpediaError
 from nnpedia.family import read_anew
+from nnpedia.kept import kept
 from nnpedia.lineages import check_lineages, load_lineages
-from nnpedia.links import broken_links
-from nnpedia.policy import broken_policy
 from nnpedia.prose import Heading
 from nnpedia.record import Page
 from nnpedia.records import load_pages
@@ -225,7 +224,10 @@ def on_post_build(config: MkDocsConfig) -> None:
     names = site / finding.NAMES
     names.parent.mkdir(exist_ok=True)
     names.write_text(finding.names(families_folder(), _entries, _badges, _told), encoding="utf-8")
-    for problem in broken_links(site, urlsplit(config.site_url or "").path or "/") + broken_policy(
-        site, config.extra["policy"]
-    ):
+    base = urlsplit(config.site_url or "").path or "/"
+    with kept("links", links.__file__) as seen:
+        problems = links.broken_links(site, base, seen)
+    with kept("policy", policy.__file__) as seen:
+        problems += policy.broken_policy(site, config.extra["policy"], seen)
+    for problem in problems:
         log.warning("%s", problem)

@@ -12,6 +12,8 @@ from pathlib import Path
 from posixpath import normpath
 from urllib.parse import unquote, urlsplit
 
+from nnpedia.kept import Kept
+
 
 @dataclass
 class Document(HTMLParser):
@@ -32,13 +34,15 @@ class Document(HTMLParser):
                 self.targets.append((value, self.getpos()[0]))
 
 
-def broken_links(site: Path, base: str = "/") -> list[str]:
+def broken_links(site: Path, base: str = "/", known: Kept | None = None) -> list[str]:
     """What is wrong, a line each: `families/phimoe/index.html:12: …`; empty when all is well.
 
     `base` is the path that the site is published below, which only the page for what is missing knows.
+    `known` is what earlier builds saw on pages.
     """
+    known = known or Kept()
     files = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
-    documents = {name: parsed(site / name) for name in sorted(files) if name.endswith(".html")}
+    documents = {name: parsed(site / name, known) for name in sorted(files) if name.endswith(".html")}
     problems = []
     for name, document in documents.items():
         problems += [f"{name}: the id {each!r} is given twice" for each in sorted(document.repeated)]
@@ -49,11 +53,18 @@ def broken_links(site: Path, base: str = "/") -> list[str]:
     return problems
 
 
-def parsed(path: Path) -> Document:
+def parsed(path: Path, known: Kept) -> Document:
+    text = path.read_text(encoding="utf-8")
+    ids, repeated, targets = known.answer(text, lambda: seen(text))
+    return Document(set(ids), set(repeated), [(target, line) for target, line in targets])
+
+
+def seen(text: str) -> tuple[list[str], list[str], list[tuple[str, int]]]:
+    """A page's ids, those given twice, and the places it points at."""
     document = Document()
-    document.feed(path.read_text(encoding="utf-8"))
+    document.feed(text)
     document.close()
-    return document
+    return sorted(document.ids), sorted(document.repeated), document.targets
 
 
 def check(page: str, target: str, files: set[str], documents: dict[str, Document], base: str) -> str | None:

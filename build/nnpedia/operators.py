@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nnpedia.errors import SpecError
 from nnpedia.formula import Formula, parse
@@ -85,10 +86,13 @@ def norming(laws: Sequence[LawFact], value: str) -> str:
 
 
 def _parsed(law: LawFact) -> Formula | None:
-    if law.exception is not None:
-        return None
+    return _formula(law.formula) if law.exception is None else None
+
+
+@lru_cache(maxsize=1024)
+def _formula(text: str) -> Formula | None:
     try:
-        return parse(law.formula, law=True)
+        return parse(text, law=True)
     except SpecError:
         return None
 

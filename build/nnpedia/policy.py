@@ -7,8 +7,11 @@ styles that stand in a page; one that did would be dead there, without a word, s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+
+from nnpedia.kept import Kept
 
 _DATA = ("application/json", "application/ld+json")
 _LOADS = ("script", "link", "style", "img", "iframe", "object", "embed")
@@ -52,14 +55,25 @@ class _Markup(HTMLParser):
         self.found.append((self.getpos()[0], what))
 
 
-def broken_policy(site: Path, policy: str) -> list[str]:
-    """What is wrong, a line each: `families/phimoe/index.html:12: …`; empty when every page keeps `policy`."""
+def broken_policy(site: Path, policy: str, known: Kept | None = None) -> list[str]:
+    """What is wrong, a line each: `families/phimoe/index.html:12: …`; empty when every page keeps `policy`.
+
+    `known` is what earlier builds saw on pages.
+    """
+    known = known or Kept()
     problems = []
     for path in sorted(site.rglob("*.html")):
-        name, markup = path.relative_to(site).as_posix(), _Markup(policy)
-        markup.feed(path.read_text(encoding="utf-8"))
-        markup.close()
-        if not markup.stated:
+        name, text = path.relative_to(site).as_posix(), path.read_text(encoding="utf-8")
+        stated, found = known.answer(f"{policy}\0{text}", partial(forbidden, text, policy))
+        if not stated:
             problems.append(f"{name}: the page does not state the content security policy of mkdocs.yml")
-        problems += [f"{name}:{line}: {what}" for line, what in markup.found if markup.stated or "before" not in what]
+        problems += [f"{name}:{line}: {what}" for line, what in found if stated or "before" not in what]
     return problems
+
+
+def forbidden(text: str, policy: str) -> tuple[bool, list[tuple[int, str]]]:
+    """Whether a page states the policy, and what of the page it forbids."""
+    markup = _Markup(policy)
+    markup.feed(text)
+    markup.close()
+    return markup.stated, markup.found

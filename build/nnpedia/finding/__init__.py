@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nnpedia.badges import Badge
 from nnpedia.entry import Entry
+from nnpedia.finding import names as names_module
 from nnpedia.finding.cards import families_page, index_cards
 from nnpedia.finding.comparing import compare_page
 from nnpedia.finding.lawpages import law_entries, law_pages
@@ -19,6 +20,7 @@ from nnpedia.finding.matrix import matrix_page
 from nnpedia.finding.names import URI as NAMES
 from nnpedia.finding.names import names_file
 from nnpedia.finding.valuepages import value_pages
+from nnpedia.kept import kept
 from nnpedia.pages import Page
 
 __all__ = ["NAMES", "index_cards", "names", "pages"]
@@ -40,4 +42,5 @@ def names(
     folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge], written: Mapping[str, tuple[str, str]]
 ) -> str:
     """The file that the search looks things up in; `written` are titles and HTML of pages by where they are."""
-    return names_file(folder, entries, badges, law_entries(folder, entries), written)
+    with kept("names", names_module.__file__) as known:
+        return names_file(folder, entries, badges, law_entries(folder, entries), written, known)

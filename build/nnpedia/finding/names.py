@@ -18,6 +18,7 @@ from nnpedia.address import parse
 from nnpedia.badges import Badge
 from nnpedia.entry import Entry
 from nnpedia.finding.lawpages import LawEntry
+from nnpedia.kept import Kept
 from nnpedia.prose import PREFIX
 from nnpedia.record import HostFact, ValueFact
 from nnpedia.translation import load_translation
@@ -36,17 +37,20 @@ def names_file(
     badges: Mapping[str, Badge],
     laws: Iterable[LawEntry],
     written: Mapping[str, tuple[str, str]],
+    known: Kept | None = None,
 ) -> str:
     """The file's text: every value, law, family and badge, and the sections of what is `written`.
 
     That is pages by where they are, each a title and HTML; of a family's page, its notes and what its spec tells.
+    `known` is what earlier builds read on pages.
     """
+    known = known or Kept()
     found: list[Name] = [
         *values(folder, entries),
         *(("law", law.name, law.uri, law.says, [f"{law.host}.{law.name}", law.formula], "") for law in laws),
         *(family(entry, badges) for entry in entries.values()),
         *(("badge", badges[name].title, f"badges/{name}/", badges[name].says, [name], "") for name in held(entries)),
-        *(section for url, (title, html) in written.items() for section in sections(url, title, html)),
+        *(section for url, (title, html) in written.items() for section in _sections(known, url, title, html)),
     ]
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
@@ -121,6 +125,11 @@ def family(entry: Entry, badges: Mapping[str, Badge]) -> Name:
     )
     text = " ".join(badges[name].title for name in spec.badges)
     return "family", f"{spec.title} ({entry.name})", f"families/{entry.name}/", spec.subtitle, names, text
+
+
+def _sections(known: Kept, url: str, title: str, html: str) -> list[Name]:
+    found: list[Name] = known.answer(f"{url}\0{title}\0{html}", lambda: list(sections(url, title, html)))
+    return found
 
 
 def sections(url: str, title: str, html: str) -> Iterator[Name]:
