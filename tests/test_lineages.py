@@ -22,7 +22,8 @@ WASHES = {"accent": "accent", "warn": "warn", "layers": "layers", "attn": "attn"
 def colours(scheme: str) -> dict[str, str]:
     """The colours that `tokens.css` gives names in a scheme."""
     found: dict[str, str] = {}
-    for block in re.findall(rf'\[data-md-color-scheme="{scheme}"\] \{{(.*?)\}}', TOKENS, re.DOTALL):
+    which = "" if scheme == "default" else '="slate"'  # the light ones are everybody's, and paper's
+    for block in re.findall(rf"\[data-md-color-scheme{which}\] \{{(.*?)\}}", TOKENS, re.DOTALL):
         found |= dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", block))
     return found
 

@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.meta import get_data
 
-from nnpedia import finding, links, pages, policy, prose, reuse, styles
+from nnpedia import assets, finding, links, pages, policy, prose, reuse
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.bench.page import speed_pages
 from nnpedia.cache import families_folder, home
@@ -72,7 +72,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page in _generated.values():
         files.append(File.generated(config, page.uri, content=f"# {page.title}\n"))
     offer(files, config)
-    styles.join(files, config, load_lineages(families_folder()))
+    assets.join_styles(files, config, load_lineages(families_folder()))
+    assets.leave_out(files, config)
     config.nav = navigation(list(_generated.values()))
     return files
 
@@ -148,18 +149,18 @@ def navigation(made: list[pages.Page]) -> list[Any]:
 
     def section(folder: str) -> list[Any]:
         inside = [page for page in made if page.uri.startswith(f"{folder}/")]
-        return [page.uri if page.uri.endswith("index.md") else {page.title: page.uri} for page in inside]
+        return [{"All of them" if page.uri.endswith("index.md") else page.title: page.uri} for page in inside]
 
     return [
         {"Home": "index.md"},
         {"Getting started": "getting-started.md"},
         {"Families": section("families")},
-        {"Values": ["values/index.md"]},
-        {"Laws": ["laws/index.md"]},
+        {"Values": "values/index.md"},
+        {"Laws": "laws/index.md"},
         {"Matrix": "matrix.md"},
         {"Compare": "compare.md"},
         {"Readers": "readers.md"},
-        {"Badges": ["badges/index.md"]},
+        {"Badges": "badges/index.md"},
         {"Translate": "translate.md"},
         {"Library": "library.md"},
         {"Reuse": "reuse.md"},

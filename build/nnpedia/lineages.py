@@ -84,9 +84,10 @@ def check_lineages(families: Iterable[Family], lineages: Mapping[str, Lineage]) 
 
 def style(lineages: Mapping[str, Lineage]) -> str:
     """The style sheet that gives what carries `data-lineage` its hue, as `--nn-lineage`."""
-    rules = [
-        f'[data-md-color-scheme="{scheme}"] [data-lineage="{name}"] {{ --nn-lineage: {hue}; }}'
+    light = [f'[data-lineage="{name}"] {{ --nn-lineage: {lineage.light}; }}' for name, lineage in lineages.items()]
+    dark = [
+        f'[data-md-color-scheme="slate"] [data-lineage="{name}"] {{ --nn-lineage: {lineage.dark}; }}'
         for name, lineage in lineages.items()
-        for scheme, hue in (("default", lineage.light), ("slate", lineage.dark))
     ]
-    return "\n".join(("/* Made from families/lineages.yml. */", *rules, ""))
+    head = "/* Made from families/lineages.yml; paper is light. */"
+    return "\n".join((head, *light, "@media screen {", *dark, "}", ""))
