@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 #: Pages of each kind: a path, or the folder whose first page stands for the others.
-PAGES = (".", "families/gpt2", "families/phimoe", "families/qwen3_next", "matrix", "values/*")
+PAGES = (".", "families/gpt2", "families/phimoe", "families/qwen3_next", "matrix", "values/*", "compare")
 PLAIN = ("families", "values", "laws", "laws/*", "readers", "badges", "badges/*", "library", "reuse", "getting-started")
 
 
@@ -39,11 +39,11 @@ def found(page: Any) -> list[str]:
 def test_axe_finds_nothing_in_either_scheme(visiting: Visiting, public: Path, path: str) -> None:
     where = one_of(public, path)
     assert where, f"there is no page {path}"
-    page = visiting().open(where)
-    assert found(page) == []
-    page.emulate_media(color_scheme="dark")
-    page.locator("body[data-md-color-scheme=slate]").wait_for()
-    assert found(page) == []
+    for scheme in ("light", "dark"):
+        page = visiting(scheme=scheme).open(where)
+        shown = page.evaluate("document.body.dataset.mdColorScheme")
+        assert (scheme, shown) in {("light", "default"), ("dark", "slate")}
+        assert found(page) == [], scheme
 
 
 @pytest.mark.parametrize("path", PLAIN)
