@@ -87,8 +87,9 @@ def test_the_keyboard_starts_at_a_skip_link_and_every_stop_shows_where_it_is(vis
         page.keyboard.press("Tab")
         told = page.evaluate("""() => { const node = document.activeElement, style = getComputedStyle(node);
           const ring = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
-          const chip = node.matches('.nn-chip') && getComputedStyle(node.querySelector('rect')).strokeWidth !== '1px';
-          return ring || chip ? '' : `${node.tagName}.${node.className.baseVal ?? node.className}`; }""")
+          const drawn = node.closest('svg') && node.querySelector('rect, circle:not(.nn-hit)');
+          const bold = drawn && parseFloat(getComputedStyle(drawn).strokeWidth) >= 1.6;
+          return ring || bold ? '' : `${node.tagName}.${node.className.baseVal ?? node.className}`; }""")
         bare += [told] if told else []
     assert bare == []
 
