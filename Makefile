@@ -5,6 +5,7 @@
 # make setup   the environment alone, in .venv
 # make serve   the site at http://127.0.0.1:8000, rebuilt as files change
 # make versions  the tests at both ends of the releases of transformers and nnsight that are supported
+# make screenshots  the pictures of the README, of the site as it is
 # make bench   how long the library, its peers and the build take here; the site then has a page of it
 # make clean   what was built (the checkpoints and the environment stay); make distclean: those too
 #
@@ -12,7 +13,7 @@
 # WORKERS says how many units a build runs at once.
 
 .DEFAULT_GOAL := site
-.PHONY: site test check rosetta serve bench clean distclean setup versions
+.PHONY: site test check rosetta screenshots serve bench clean distclean setup versions
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -47,6 +48,9 @@ rosetta: $(STAMP)
 serve: $(STAMP)
 	@$(BIN)/nnpedia build --no-site $(BUILD_FLAGS)
 	@$(BIN)/mkdocs serve
+
+screenshots: site
+	@$(BIN)/python -m pytest -q -n 0 tests/screenshots.py
 
 versions: $(STAMP)
 	@.ci/versions

@@ -72,6 +72,7 @@ def test_a_card_opens_on_hover_and_stays_on_click(visiting: Visiting) -> None:
     assert card.locator(".nn-facts-expression").inner_text() == "model.layers[1].self_attn.attention_scores"
     assert re.search(r"\[1 \d+ 64 64\]", card.inner_text())
     assert 'needs attn_implementation="eager"' in card.inner_text()
+    assert "read, assign, edit in place" in card.inner_text().splitlines()  # and none of the row's links and buttons
     page.mouse.move(2, 2)
     card.wait_for(state="hidden")
     page.click(SCORES)

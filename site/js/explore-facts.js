@@ -2,7 +2,10 @@
 import { inBytes } from "./explore-numbers.js";
 
 const NOTHING = { name: "", about: "", expression: "", rows: [], link: null };
-const text = (node) => node?.textContent.replace(/\s+/g, " ").trim() ?? "";
+const plain = (words) => words.replace(/\s+/g, " ").trim();
+const text = (node) => plain(node?.textContent ?? "");
+// The words of a node itself, without its links, buttons and notes.
+const own = (node) => plain([...(node?.childNodes ?? [])].filter((each) => each.nodeType === 3).map((each) => each.textContent).join(" "));
 
 export function factsFor(part, state) {
   const { value, module, operator, add } = part.dataset;
@@ -27,17 +30,12 @@ function ofValue(key, state) {
     if (numbers.bytes !== null) rows.push(["memory", "", `${inBytes(numbers.bytes)} in ${numbers.dtype}`]);
   }
   rows.push(["read at", ...placeOf(row, fact?.place)], ["loads", loadsOf(row, state, fact)]);
-  rows.push(["access", text(row.querySelector(".nn-access"))]);
+  rows.push(["access", own(row.querySelector(".nn-access"))]);
   if (fact?.layers) rows.push(["blocks", `${fact.layers.size} of ${state.choice.layers}`]);
   return {
-    name, rows, about: fact?.place?.description ?? about(row), expression: `${inLayer(row.dataset.path, state)}.${name}`,
+    name, rows, about: fact?.place?.description ?? own(row.cells[2]), expression: `${inLayer(row.dataset.path, state)}.${name}`,
     link: { href: `#${row.id}`, says: "its row" },
   };
-}
-
-// The first words of a row's third cell, before conditions and notes.
-function about(row) {
-  return [...row.cells[2].childNodes].filter((node) => node.nodeType === 3).map((node) => node.textContent).join(" ").trim();
 }
 
 function placeOf(row, place) {
@@ -56,8 +54,7 @@ function loadsOf(row, state, fact) {
     return there.length ? `${there.join(", ")}; not under the other ${probes.length - there.length}` : "none that was probed";
   }
   const condition = row.querySelector(".nn-condition");
-  if (!condition) return "all that were probed";
-  return [...condition.childNodes].filter((node) => node.nodeType === 3).map((node) => node.textContent).join("").trim();
+  return condition ? own(condition) : "all that were probed";
 }
 
 function ofModule(part, state) {
@@ -93,7 +90,7 @@ function ofLaw(part, operator, added, state) {
   const path = target && document.querySelector(`.nn-values tr[data-value$=".${target}"]`)?.dataset.path;
   return {
     name: added ? "+" : operator, rows,
-    about: added ? `${added} is added to the residual stream.` : target ? `On the way to ${target}.` : text(law?.querySelector(".nn-access")),
+    about: added ? `${added} is added to the residual stream.` : target ? `On the way to ${target}.` : own(law?.querySelector(".nn-access")),
     expression: path ? `${inLayer(path, state)}.${target}` : "",
     link: law ? { href: `#${id}`, says: "its law" } : null,
   };
