@@ -26,7 +26,8 @@ class NnpediaError(Exception):
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
         line = " ".join(message.split())
-        self.message = line if len(line) <= LONGEST else f"{line[:LONGEST]} …"
+        half = LONGEST // 2  # what is wrong with a long name is said after it
+        self.message = line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
         self.where = where
         super().__init__(f"{where}: {self.message}" if where else self.message)
 
