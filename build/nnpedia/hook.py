@@ -159,17 +159,25 @@ def navigation(made: list[pages.Page]) -> list[Any]:
         {"Laws": "laws/index.md"},
         {"Matrix": "matrix.md"},
         {"Compare": "compare.md"},
-        {"Readers": "readers.md"},
         {"Badges": "badges/index.md"},
         {"Translate": "translate.md"},
-        {"Library": "library.md"},
+        {
+            "Library": [
+                {"Names": "library.md"},
+                {"Readers": "readers.md"},
+                {"Versions": "versions.md"},
+                {"On a cluster": "cluster.md"},
+            ]
+        },
         {"Reuse": "reuse.md"},
-        {"Versions": "versions.md"},
-        {"On a cluster": "cluster.md"},
-        {"Coverage": "coverage.md"},
-        *({page.title: page.uri} for page in made if page.uri == "speed.md"),
         {"Add a family": "add-a-family.md"},
-        {"What is promised": "guarantees.md"},
+        {
+            "About": [
+                {"What is promised": "guarantees.md"},
+                {"Coverage": "coverage.md"},
+                *({page.title: page.uri} for page in made if page.uri == "speed.md"),
+            ]
+        },
     ]
 
 
