@@ -115,6 +115,32 @@ def test_cards_are_reached_and_left_by_keyboard(visiting: Visiting) -> None:
     assert page.evaluate(active) == "self_attn.attention_values"
 
 
+def test_a_space_presses_a_part_and_the_browser_keeps_its_own_keys(visiting: Visiting) -> None:
+    page = visiting().open("families/granite/")
+    page.locator(SCORES).focus()
+    page.keyboard.press(" ")
+    assert page.locator(SCORES).get_attribute("aria-expanded") == "true"
+    page.keyboard.press("Escape")
+    page.locator(SCORES).focus()
+    held = page.evaluate("""() => ["altKey", "ctrlKey", "metaKey", "shiftKey"].map(name => {
+      const pressed = {key: "ArrowLeft", [name]: true, bubbles: true, cancelable: true};
+      return document.activeElement.dispatchEvent(new KeyboardEvent("keydown", pressed));
+    })""")
+    assert held == [True] * 4
+
+
+def test_what_the_address_asks_for_in_vain_is_said_or_taken_out_of_it(visiting: Visiting) -> None:
+    page = visiting().open("families/granite/?batch=0&seq=abc&layer=999&checkpoint=nope&dtype=float8")
+    assert "batch is a whole number from 1 to 65536; sequence is" in page.locator(".nn-warned").inner_text()
+    assert page.locator("[name=batch]").get_attribute("aria-invalid") == "true"
+    page.locator("[name=batch]").fill("2")
+    page.locator("[name=seq]").fill("8")
+    assert page.locator(".nn-warned").inner_text() == ""
+    assert page.locator("[name=batch]").get_attribute("aria-invalid") is None
+    last = int(page.locator("#nn-layer").get_attribute("max"))
+    assert page.url.endswith(f"?layer={last}&batch=2&seq=8")
+
+
 def test_a_tap_opens_a_sheet_in_view(visiting: Visiting) -> None:
     page = visiting("phone", touch=True).open("families/phimoe/")
     page.locator(f"{SHOWN} [data-value='mlp.router_logits']").tap()

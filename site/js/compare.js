@@ -164,15 +164,17 @@ function show(families) {
   form.querySelector("output").textContent = `${count(apart)} differences, ${count(alike)} things alike`;
 }
 
+const plainTitle = document.title;
 const chosen = () => [...new Set(selects.map(select => select.value).filter(Boolean))];
 
 async function compare() {
   const names = chosen();
   const out = form.querySelector("output");
-  document.title = names.length > 1 ? `${names.join(", ")} - compare - nnpedia` : document.title;
+  document.title = names.length > 1 ? `${names.join(", ")} - compare - nnpedia` : plainTitle;
   if (names.length < 2) {
     place.replaceChildren();
-    out.textContent = names.length ? "Choose one more family." : "Choose two families.";
+    const twice = selects.filter(select => select.value).length > names.length;
+    out.textContent = twice ? "That is one family twice: choose another." : names.length ? "Choose one more family." : "Choose two families.";
     return;
   }
   place.setAttribute("aria-busy", "true");

@@ -118,9 +118,13 @@ export function cards(root, state) {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && part) close(card.contains(document.activeElement));
     else if (event.key === "Tab" && pinned && card.contains(event.target)) leave(event);
+    else if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return; // the browser's own
     else if (event.key in ARROWS && partOf(event.target)?.closest("svg")) {
       event.preventDefault();
       neighbour(partOf(event.target), ...ARROWS[event.key])?.focus();
+    } else if (event.key === " " && partOf(event.target)?.getAttribute("role") === "button") {
+      event.preventDefault(); // a link that is a button, which a space presses
+      partOf(event.target).dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
     }
   });
 

@@ -12,6 +12,7 @@ function start(root) {
   const choices = JSON.parse(root.dataset.choices);
   const form = root.querySelector(".nn-tools");
   const said = root.querySelector(".nn-said");
+  const warned = root.querySelector(".nn-warned");
   const stage = root.querySelector(".nn-stage");
   stage.append(...root.querySelectorAll(".nn-others .nn-block"));
   root.querySelector(".nn-others")?.remove();
@@ -74,8 +75,8 @@ function start(root) {
         return false;
       }
       showCheckpoint(root, state);
-      said.textContent = `${choice.name} is shown.`;
     }
+    if (said.textContent || choice !== choices[0]) said.textContent = `${choice.name} is shown.`;
     state.layer = Math.min(Math.max(layer, 0), choice.layers - 1);
     draw();
     return true;
@@ -84,9 +85,15 @@ function start(root) {
   function readCall(values) {
     for (const name of ["batch", "seq"]) {
       const field = form.elements[name];
-      field.value = values[name] ?? field.value;
-      if (field.checkValidity()) state.call[name] = Number(field.value);
+      if (name in values) field.value = Number.isFinite(Number(values[name])) ? values[name] : "";
+      const valid = field.checkValidity();
+      if (valid) state.call[name] = Number(field.value);
+      valid ? field.removeAttribute("aria-invalid") : field.setAttribute("aria-invalid", "true");
     }
+    const { batch, seq } = state.call;
+    const wrong = ["batch", "seq"].filter((name) => !form.elements[name].checkValidity());
+    const what = wrong.map((name) => `${name === "seq" ? "sequence" : name} is a whole number from 1 to ${form.elements[name].max}`);
+    warned.textContent = wrong.length ? `${what.join("; ")}: shown are the numbers for ${batch} × ${seq}.` : "";
     state.call.dtype = values.dtype ?? form.elements.dtype.value;
     form.elements.dtype.value = state.call.dtype;
     if (form.elements.dtype.selectedIndex < 0) form.elements.dtype.value = state.call.dtype = "";
@@ -111,5 +118,5 @@ function start(root) {
     if (await choose(choice)) note(history.pushState);
   });
   addEventListener("popstate", fromAddress);
-  fromAddress();
+  fromAddress().then((shown) => shown && note(history.replaceState)); // what the address asked for and there is not
 }
