@@ -202,6 +202,19 @@ def test_a_chosen_checkpoint_is_in_the_address_and_its_facts_in_the_page(visitin
     assert page.evaluate(f"[{parts}, {tree}, {sizes}].map(text => text.replaceAll(' ', ''))") == said
 
 
+def test_a_change_of_mind_while_a_record_is_fetched_is_what_is_said(visiting: Visiting) -> None:
+    page = visiting().open("families/gpt2/#%E0%A4%A")  # a fragment that is no text breaks nothing
+    first = page.locator(".nn-chosen").first.inner_text()
+    page.evaluate("""() => { const list = document.querySelector("select[name=checkpoint]");
+      for (const at of [1, 0]) {
+        list.selectedIndex = at;
+        list.dispatchEvent(new Event("change", {bubbles: true}));
+      } }""")
+    page.wait_for_load_state("networkidle")
+    assert page.locator(".nn-said").first.inner_text() == f"{first} is shown."
+    assert page.locator(".nn-chosen").first.inner_text() == first
+
+
 def test_a_layout_is_told_in_numbers_and_bytes(visiting: Visiting, public: Path) -> None:
     page = visiting().open("families/gpt2/")
     page.fill("input[name=batch]", "2")

@@ -279,6 +279,18 @@ def test_an_unknown_family_and_one_named_twice_are_passed_over(visiting: Visitin
     assert page.locator("#alike table").is_visible()
 
 
+def test_one_family_twice_is_told_and_the_title_says_no_more_than_is_there(visiting: Visiting) -> None:
+    page = visiting().open("compare")
+    plain = page.title()
+    for at in (0, 1):
+        page.select_option(f".nn-compare select >> nth={at}", "llama")
+    assert page.inner_text(".nn-compare output") == "That is one family twice: choose another."
+    page.select_option(".nn-compare select >> nth=1", "gpt2")
+    assert page.title() == "llama, gpt2 - compare - nnpedia"
+    page.select_option(".nn-compare select >> nth=1", "llama")
+    assert page.title() == plain
+
+
 def test_without_scripts_the_comparison_says_where_to_look(visiting: Visiting) -> None:
     page = visiting(javascript=False).open("compare?families=llama,phimoe")
     assert "The matrix" in page.inner_text("noscript")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 from forged import PROMPT, folder, load
+from test_wrong_specs import wrong_family
 
 from nnpedia import StandardizedTransformer
 from nnpedia.cache import families_folder
@@ -22,15 +22,7 @@ ROOT = Path(__file__).parent.parent
 
 def llama_with(tmp_path: Path, values: str) -> Path:
     """A families folder of llama alone, with this said of its attention's values."""
-    copied = tmp_path / "families"
-    copied.mkdir()
-    shutil.copy(families_folder() / "vocabulary.yml", copied)
-    shutil.copytree(families_folder() / "llama", copied / "llama")
-    file = copied / "llama" / "family.yml"
-    text = file.read_text()
-    assert "\nvalues:" not in text
-    file.write_text(f"{text}values:\n  self_attn:\n{values}")
-    return copied
+    return wrong_family(tmp_path, "self_attn", values)
 
 
 MOVED = """\

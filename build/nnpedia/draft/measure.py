@@ -18,6 +18,7 @@ from nnpedia.draft.drafting import draft_of
 from nnpedia.draft.opening import Subject, open_subject
 from nnpedia.draft.places import ACROSS, same
 from nnpedia.draft.proving import Draft
+from nnpedia.draft.spec import has_module
 from nnpedia.errors import CheckpointError, NnpediaError
 from nnpedia.family import Family, family_folders, for_config, load_family
 from nnpedia.pool import one_line
@@ -102,19 +103,12 @@ def _names(made: Draft, drafted: Family, truth: Family, result: Score) -> None:
 
 
 def _there(made: Draft, truth: Family, host: str, native: str) -> bool:
-    model = made.seen.trial.model
     parents = [""]
     if host != "model":
         blocks = [kind.block.path for kind in made.seen.kinds]
         own = [name for name, standard in truth.names.get("layers", {}).items() if standard == host] + [host]
         parents = blocks if host == "layers" else [f"{block}.{name}" for block in blocks for name in own]
-    for parent in parents:
-        try:
-            model.get_submodule(f"{parent}.{native}" if parent else native)
-        except AttributeError:
-            continue
-        return True
-    return False
+    return has_module(made.seen, parents, native)
 
 
 def _values(made: Draft, drafted: Family, truth: Family, result: Score) -> None:

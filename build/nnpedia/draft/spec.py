@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nnpedia.draft.places import Place
@@ -194,11 +194,15 @@ def name_differences(seen: Sighting, base: Family | None) -> dict[str, dict[str,
 
 
 def _exists(seen: Sighting, host: str, native: str) -> bool:
-    model = seen.trial.model
     parents = [""] if host == "model" else [path for kind in seen.kinds if (path := host_path(kind, host))]
+    return has_module(seen, parents, native)
+
+
+def has_module(seen: Sighting, parents: Iterable[str], native: str) -> bool:
+    """Whether one of these modules, told by its path, has such a module inside."""
     for parent in parents:
         try:
-            model.get_submodule(f"{parent}.{native}" if parent else native)
+            seen.trial.model.get_submodule(f"{parent}.{native}" if parent else native)
         except AttributeError:
             continue
         return True
