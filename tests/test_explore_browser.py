@@ -191,6 +191,10 @@ def test_a_chosen_checkpoint_is_in_the_address_and_its_facts_in_the_page(visitin
     assert page.locator("#nn-layer").get_attribute("max") == str(sum(len(k["layers"]) for k in record["kinds"]) - 1)
     page.reload()
     page.wait_for_function("document.querySelector('.nn-chosen').textContent === 'forge'")
+    page.locator("#nn-layer").fill("1")
+    page.select_option("select[name=checkpoint]", label=record_of(public, "granite")["origin"]["name"])
+    page.wait_for_url("**/families/granite/?layer=1")  # another checkpoint, the block that was looked at
+    page.go_back()
     page.go_back()
     first = record_of(public, "granite")["origin"]["name"]
     page.wait_for_function("name => document.querySelector('.nn-chosen').textContent === name", arg=first)

@@ -53,6 +53,14 @@ def test_what_no_family_has_beside_the_chosen_cannot_be_chosen(visiting: Visitin
     assert page.evaluate(rows) == page.evaluate(SHOWN)  # the table follows the cards
 
 
+def test_an_address_that_asks_for_what_no_family_has_is_told_so(visiting: Visiting) -> None:
+    page = visiting().open("families?badge=mixture-of-experts,alibi")
+    assert page.evaluate(SHOWN) == 0
+    assert page.locator(".nn-none").is_visible()
+    page.click(".nn-filter button[type=reset]")
+    assert page.locator(".nn-none").is_hidden()
+
+
 def test_the_filters_answer_to_the_keyboard(visiting: Visiting) -> None:
     page = visiting().open("families")
     page.focus(".nn-facet summary:has-text('Host')")
@@ -185,6 +193,9 @@ def test_whatever_name_is_typed_the_search_leads_to_the_thing(visiting: Visiting
     page.wait_for_selector(".nn-search a[href$='families/phimoe/']")
     page.fill(".nn-search input", "zzzz")
     page.wait_for_selector("text=Nothing has this name.")
+    for slip, meant in [("atention_probabilites", pattern), ("pihmoe", "families/phimoe/")]:
+        assert first(page, slip) == meant
+        assert page.inner_text(".nn-search [role=status]") == "Nothing has this name; close to it."
     assert [url for url in asked_for if "names.json" in url]
 
 

@@ -115,7 +115,7 @@ function start(root) {
   });
   form.elements.checkpoint.addEventListener("change", async (event) => {
     const choice = choices.find((each) => each.slug === event.target.value);
-    if (await choose(choice)) note(history.pushState);
+    if (await choose(choice, state.layer)) note(history.pushState);
   });
   addEventListener("popstate", fromAddress);
   fromAddress().then((shown) => shown && note(history.replaceState)); // what the address asked for and there is not

@@ -25,6 +25,7 @@ function show() {
   const all = cards.length;
   form.querySelector("output").textContent = wanted.length ? `${fits.length} of ${all} families` : `${all} families`;
   form.querySelector("button[type=reset]").hidden = !wanted.length;
+  document.querySelector(".nn-none").hidden = fits.length > 0;
   for (const facet of form.querySelectorAll(".nn-facet")) {
     const number = facet.querySelectorAll("input:checked").length;
     const summary = facet.querySelector("summary");

@@ -71,6 +71,39 @@ export function search(entries, query) {
   return entries.map(entry => rate(entry, words)).filter(Boolean).sort((one, other) => other.score - one.score);
 }
 
+/** How many letters to put in, take out, change or swap with the next; `Infinity` when more than `most`. */
+function slips(one, other, most) {
+  if (Math.abs(one.length - other.length) > most) return Infinity;
+  let [before, last] = [[], [...Array(other.length + 1).keys()]];
+  for (let row = 1; row <= one.length; row++) {
+    const next = [row];
+    for (let column = 1; column <= other.length; column++) {
+      const same = one[row - 1] === other[column - 1];
+      next[column] = Math.min(last[column] + 1, next[column - 1] + 1, last[column - 1] + !same);
+      if (row > 1 && column > 1 && one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1])
+        next[column] = Math.min(next[column], before[column - 2] + 1);
+    }
+    if (Math.min(...next) > most) return Infinity;
+    [before, last] = [last, next];
+  }
+  return last[other.length] > most ? Infinity : last[other.length];
+}
+
+/** For a query that nothing fits: the entries with a name a slip or two away, the closest first. */
+export function near(entries, query) {
+  const asked = plain(query);
+  const most = asked.length < 5 ? 1 : 2;
+  if (asked.length < 3) return [];
+  return entries
+    .map(entry => {
+      const names = entry.known.flatMap(name => [name, name.split(/[./]/).at(-1)]);
+      return {entry, through: null, score: Math.min(...names.map(name => slips(asked, name, most)))};
+    })
+    .filter(each => each.score <= most)
+    .sort((one, other) => one.score - other.score || LIKELY[other.entry.kind] - LIKELY[one.entry.kind])
+    .slice(0, 5);
+}
+
 const make = (tag, given = {}, ...inside) => {
   const node = Object.assign(document.createElement(tag), given);
   node.append(...inside);
@@ -115,14 +148,16 @@ function dialog() {
     const entries = await fetched();
     if (query !== input.value) return; // more was typed meanwhile
     if (!entries) return void (told.textContent = "The names could not be fetched.");
-    const found = search(entries, query);
+    const fitting = search(entries, query);
+    const found = fitting.length ? fitting : near(entries, query);
     const words = plain(query).split(/\s+/).filter(Boolean);
     list.replaceChildren(...found.slice(0, SHOWN).map(each => item(each, words)));
     list.scrollTop = 0;
     const many = found.length > SHOWN ? `, the best ${SHOWN} shown` : "";
     told.textContent = !words.length
       ? "Names as transformers, TransformerLens or this site write them: mlp.gate, hook_pattern, PhimoeSparseMoeBlock."
-      : found.length ? `${found.length} ${found.length === 1 ? "result" : "results"}${many}` : "Nothing has this name.";
+      : !fitting.length ? `Nothing has this name${found.length ? "; close to it" : ""}.`
+      : `${found.length} ${found.length === 1 ? "result" : "results"}${many}`;
   };
 
   const links = () => [...list.querySelectorAll("a")];
