@@ -7,13 +7,14 @@
 # make versions  the tests at both ends of the releases of transformers and nnsight that are supported
 # make screenshots  the pictures of the README, of the site as it is
 # make bench   how long the library, its peers and the build take here; the site then has a page of it
+# make coverage  what drafts make of every model type, measured where anything it depends on has changed
 # make clean   what was built (the checkpoints and the environment stay); make distclean: those too
 #
 # Each sets itself up. PYTHON names the interpreter .venv is made with (3.11 or newer);
 # WORKERS says how many units a build runs at once.
 
 .DEFAULT_GOAL := site
-.PHONY: site test check rosetta screenshots serve bench clean distclean setup versions
+.PHONY: site test check rosetta screenshots serve bench coverage clean distclean setup versions
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -58,6 +59,9 @@ versions: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/nnpedia build --no-site $(BUILD_FLAGS)
 	@$(BIN)/python -m nnpedia.bench
+
+coverage: $(STAMP)
+	@$(BIN)/nnpedia draft --measure $(BUILD_FLAGS)
 
 clean:
 	@rm -rf public public.new public.old dist .nnpedia/kept .nnpedia/records .nnpedia/rosetta .pytest_cache .mypy_cache .ruff_cache

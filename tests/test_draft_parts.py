@@ -111,7 +111,7 @@ SCORE |= {"problems": [], "cause": None}
 def test_the_table_comes_back_as_it_was_written_and_is_shown(tmp_path: Path) -> None:
     from nnpedia.draft.page import coverage_page
 
-    table = Table({"transformers": "5.24.0"}, {"gpt2": SCORE}, {"x": {**COVER, "state": "drafted"}})
+    table = Table({"gpt2": SCORE}, {"x": {**COVER, "state": "drafted"}})
     write_table(table, tmp_path / "coverage.json")
     assert read_table(tmp_path) == table
     assert "names 1/2, values 3/4, badges 5/6, 0 wrong" in summary(table)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpedia.errors import NnpediaError, SpecError, place
+from nnpedia.errors import SpecError, place
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,16 @@ def _where(said: Any) -> str:
     return str(said.at.place.at)
 
 
-def measure(families: Path, out: Path, home: Path, workers: int) -> str:
-    """Measure drafts of every causal language model, write the table, and say what it holds in one line."""
-    from nnpedia.draft.coverage import collect, summary, write_table
+def measure(families: Path, out: Path, workers: int, names: Sequence[str], again: bool) -> str:
+    """Measure drafts of these model types, or of every one, into the table; and say what it holds in one line."""
+    from nnpedia.draft.collecting import collect
+    from nnpedia.draft.coverage import summary
 
-    table = collect(families, home, workers)
-    if not table.scores and not table.covers:
-        raise NnpediaError("nothing could be measured")
-    write_table(table, out / "coverage.json")
-    return summary(table)
+    return summary(collect(families, out, workers, names, again))
+
+
+def compare(families: Path, workers: int, names: Sequence[str]) -> list[str]:
+    """A line for each row of the table that comes out otherwise now."""
+    from nnpedia.draft.collecting import differing
+
+    return differing(families, names, workers)

@@ -10,8 +10,23 @@ from nnpedia.pages import Page, render
 
 
 def coverage_page(folder: Path, described: Iterable[str]) -> Page:
-    """Every causal language model of transformers, and how far a draft of it goes; measured, with what."""
-    table = coverage.read_table(folder)
-    html = render("coverage.html", table=table, described=sorted(described), states=coverage.STATES)
+    """Every causal language model of transformers, and how far a draft of it goes; measured, with what.
+
+    A family that was written since the table was measured stands among the families; a row older than what it depends
+    on says what has changed.
+    """
+    table, names = coverage.read_table(folder), sorted(described)
+    inputs = coverage.inputs_of(folder)
+    rows = {} if table is None else {**table.covers, **table.scores}
+    changed = {name: coverage.since(row, inputs) for name, row in rows.items()}
+    html = render(
+        "coverage.html",
+        table=table,
+        described=names,
+        states=coverage.STATES,
+        inputs=inputs,
+        says=coverage.INPUTS,
+        changed=changed,
+    )
     text = "Every decoder-only causal language model of transformers: described here, drafted, or why not yet."
     return Page("coverage.md", "Coverage", html, description=text, wide=True)
