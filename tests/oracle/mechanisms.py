@@ -82,6 +82,12 @@ STACKS = (
         blocks="layers",
     ),
     _mechanism(
+        "token embedding, blocks, a final norm that holds no weights",
+        "embed_tokens layers",
+        {"model.token_embeddings": returned("embed_tokens"), "model.final_norm_output": returned("norm")},
+        blocks="layers",
+    ),
+    _mechanism(
         "token and position embeddings, blocks, final norm",
         "wte wpe h ln_f",
         {"model.token_embeddings": returned("wte"), "model.final_norm_output": returned("ln_f")},
@@ -220,6 +226,13 @@ BLOCKS = (
     ),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn", times="residual_multiplier"),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn"),
+    _two_norms(
+        "input_layernorm", "post_attention_layernorm", "self_attn", times="residual_multiplier", mlp="block_sparse_moe"
+    ),
+    # norms without weights are no children that hold weights
+    replace(
+        _two_norms("input_layernorm", "post_attention_layernorm", "self_attn"), children=frozenset({"self_attn", "mlp"})
+    ),
     _two_norms("ln_1", "ln_2", "attn"),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn", mlp="feed_forward"),
     _mechanism(
