@@ -361,6 +361,7 @@ ATTENTIONS = (
     ),
     _softmax_attention("one projection for queries, keys and values", "c_attn", "c_proj"),
     _softmax_attention("one projection for queries, keys and values", "qkv_proj", "o_proj"),
+    _softmax_attention("one projection for queries, keys and values", "qkv_proj", "out_proj"),
     _softmax_attention("one projection for queries, keys and values", "query_key_value", "dense"),
     _softmax_attention("one projection for queries, keys and values", "Wqkv", "out_proj"),
     _softmax_attention("three projections", "q_proj k_proj v_proj", "dense"),
