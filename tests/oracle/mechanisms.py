@@ -252,6 +252,22 @@ BLOCKS = (
         mlp="mlp",
     ),
     _mechanism(
+        "a norm on both sides of each sublayer, under other names",
+        "input_layernorm self_attn post_self_attn_layernorm post_attention_layernorm mlp post_mlp_layernorm",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned("input_layernorm"),
+            "layers.layer_mid": argument("post_attention_layernorm"),
+            "layers.mlp_norm_output": returned("post_attention_layernorm"),
+            "layers.mlp_input": argument("mlp"),
+            "layers.layer_output": returned(),
+            "self_attn.attention_output": returned("post_self_attn_layernorm"),
+            "mlp.mlp_output": returned("post_mlp_layernorm"),
+        },
+        attention="self_attn",
+        mlp="mlp",
+    ),
+    _mechanism(
         "a norm after each sublayer and none before",
         "self_attn post_attention_layernorm mlp post_feedforward_layernorm",
         {
@@ -354,6 +370,9 @@ def _softmax_attention(says: str, children: str, output: str, inside: str = "") 
 ATTENTIONS = (
     _softmax_attention("three projections", "q_proj k_proj v_proj", "o_proj"),
     _softmax_attention("three projections, queries and keys normed", "q_proj k_proj v_proj q_norm k_norm", "o_proj"),
+    _softmax_attention(
+        "three projections, queries and keys normed", "q_proj k_proj v_proj query_layernorm key_layernorm", "o_proj"
+    ),
     _softmax_attention(
         "queries from a latent, keys and values from another",
         "q_a_proj q_a_layernorm q_b_proj kv_a_proj_with_mqa kv_a_layernorm kv_b_proj",
