@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from nnpedia.draft.places import same
 from nnpedia.draft.recording import Event, Recording
 from nnpedia.draft.sublayers import add_sublayer, producer
-from nnpedia.draft.tree import Block
+from nnpedia.draft.tree import Block, is_norm
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,40 @@ def _solve(
         block.shape = "single"
         add(single)
         return
+    if _normed_after_sums(model, recording, block, reaching, add):
+        return
     block.why = "no two tensors of the block, scaled by a number of the config or not, add up to its output"
+
+
+def _normed_after_sums(
+    model: nn.Module,
+    recording: Recording,
+    block: Block,
+    reaching: Callable[[Tensor, Tensor, int], Term | None],
+    add: Callable[[Term], None],
+) -> bool:
+    """A block whose stream itself passes a norm after each of two sums, as in the first transformers."""
+    stream, found, passed = block.entering, list[Term](), list[str]()
+    norms = []
+    for name, module in model.get_submodule(block.path).named_children():
+        entered, made = (recording.at(f"{block.path}.{name}", (), access, ()) for access in ("input", "output"))
+        if is_norm(module) and entered is not None and made is not None and made.tensor.shape == stream.shape:
+            norms.append((entered, made, name))
+    for entered, made, name in sorted(norms, key=lambda one: one[0].order):
+        term = reaching(stream, entered.tensor, entered.order)
+        if term is None:
+            return False
+        found.append(term)
+        passed.append(name)
+        stream = made.tensor
+        block.mid = stream if len(found) == 1 else block.mid
+    if len(found) != 2 or not same(stream, block.leaving):
+        block.mid = None
+        return False
+    block.shape, block.sums = "sequential", tuple(passed)
+    for term in found:
+        add(term)
+    return True
 
 
 def _parts(recording: Recording, block: Block, term: Term, terms: list[Term]) -> list[Term]:

@@ -77,6 +77,7 @@ def _made(seen: Sighting, said: Mapping[Pair, Said], pair: Pair, law: LawSpec) -
         ("layers", "residual_sum"): _sums,
         ("layers", "attention_add"): _middle,
         ("layers", "recurrent_sum"): _recurrent_sums,
+        ("layers", "mlp_add"): _after_sums,
         ("mlp", "activation"): _activation,
         ("mlp", "neurons"): _neurons,
         ("mlp", "routing"): _routing,
@@ -84,6 +85,7 @@ def _made(seen: Sighting, said: Mapping[Pair, Said], pair: Pair, law: LawSpec) -
         ("mlp", "down_projection"): _down,
         ("mlp", "combination"): _combined,
         ("linear_attn", "projection"): _recurrent,
+        ("linear_attn", "reading"): _reading,
     }
     maker = makers.get(pair)
     if maker is not None:
@@ -217,7 +219,22 @@ def _recurrent_sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
     )
 
 
+def _after_sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
+    for kind in seen.kinds:
+        for name in kind.block.sums[1:]:
+            yield (
+                f"{name}(layer_mid + mlp.mlp_output) == layer_output",
+                "The block's output is the norm of its middle plus the MLP's contribution",
+            )
+
+
 def _middle(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
+    for kind in seen.kinds:
+        for name in kind.block.sums[:1]:
+            yield (
+                f"{name}(layer_input + self_attn.attention_output) == layer_mid",
+                "The middle of the block is the norm of its input plus the attention's contribution",
+            )
     for both in _BOTH:
         yield f"layer_input + {both} == layer_mid", "The middle of the block is the input plus both contributions"
 
@@ -286,3 +303,20 @@ def _combined(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
 
 def _recurrent(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
     yield from _contribution(seen, "recurrent", "out_proj(premix)", "linear_attn_output", "The projected premix")
+
+
+def _reading(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
+    for kind in seen.kinds:
+        path = host_path(kind, "linear_attn")
+        if path is None or kind.recurrence is None:
+            continue
+        by_channel = bool(kind.recurrence.layouts)
+        read = f"{'read_channels' if by_channel else 'read_states'}(states, queries)"
+        yield f"{read} == head_outputs", "The states read with the queries are the head outputs"
+        for name, parameter in seen.trial.model.get_submodule(path).named_parameters(recurse=False):
+            if parameter.dim() == 1:
+                skip = f"values * {name}" if by_channel else f"per_head({name}, values)"
+                yield (
+                    f"{read} + {skip} == head_outputs",
+                    "The states read with the queries, plus the skip, are the outputs",
+                )

@@ -29,7 +29,7 @@ from nnpedia.snippets import PROMPT
 from nnpedia.support import probing
 from nnpedia.vocabulary import LawSpec
 
-ROUNDS = 8
+ROUNDS = 10
 
 
 @dataclass
@@ -223,6 +223,9 @@ def _blamed(draft: Draft, problem: Problem) -> Iterator[Pair]:
 
 def _next_place(draft: Draft, pair: Pair, why: str) -> bool:
     one = draft.said[pair]
+    if one.taken is not None and one.others:
+        one.taken = one.others.pop(0)
+        return True
     if one.taken is not None:
         _give_up_recurrence(draft, f"{pair[1]} at {one.taken.at or one.taken.reader}: {why}")
         return True
@@ -245,7 +248,7 @@ def _give_up_recurrence(draft: Draft, why: str) -> None:
 def _give_up(one: Said, why: str) -> None:
     tried = ", ".join(dict.fromkeys(choice.place.at for choice in one.choices[:4]))
     one.todo = f"{why}{f' (candidates: {tried})' if tried else ''}"
-    one.choices, one.taken = [], None
+    one.choices, one.taken, one.others = [], None, []
 
 
 def exceptions(draft: Draft, base: Mapping[str, Mapping[str, LawSpec]]) -> Iterator[tuple[Pair, dict[str, Any]]]:

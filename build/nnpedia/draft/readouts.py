@@ -14,6 +14,8 @@ def readout_forms(seen: Sighting, base: Family | None, pool: Sequence[Family]) -
     plain = "lm_head(norm(hidden))"
     forms = [base.readout] if base else []
     forms += [seen.vocabulary.readout, *(family.readout for family in pool)]
+    if seen.containers.norm is None:
+        forms.append("lm_head(hidden)")
     for factor in seen.scales:
         forms.append(f"{plain} * {group(factor)}")
         if factor.startswith("config.") and " " not in factor:

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import nn
+
 from nnpedia.draft.places import Place, resolve
+from nnpedia.draft.recurring import is_kept
 from nnpedia.draft.sighting import Candidate, Kind, Pair, Sighting, holds, host_path
 from nnpedia.family import Family
 from nnpedia.vocabulary import ValueSpec
@@ -34,6 +37,7 @@ class Said:
         absent: Why the model has none, where that was seen.
         todo: Why it is not worked out.
         taken: What another family says of it, whole, where a recurrence reads like that family's.
+        others: What else it may be, where that was searched for.
         by_class: The address on blocks of other classes.
     """
 
@@ -41,6 +45,7 @@ class Said:
     absent: str | None = None
     todo: str | None = None
     taken: ValueSpec | None = None
+    others: list[ValueSpec] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     by_class: dict[str, str] = field(default_factory=dict)
 
@@ -80,12 +85,25 @@ def _take_recurrence(seen: Sighting, said: dict[Pair, Said], pool: Sequence[Fami
         if set(wanted) <= {*there, "linear_attn_output", "premix", "state_output"}:
             found.append((-len(there), family))
     if not found:
+        _search_recurrence(seen, said, kinds[0])
         return
     family = min(found, key=lambda one: one[0])[1]
     taken = table if family is None else family.values["linear_attn"]
     for name, spec in taken.items():
         if not said["linear_attn", name].given:
             said["linear_attn", name] = Said(taken=spec, order=list(taken))
+
+
+def _search_recurrence(seen: Sighting, said: dict[Pair, Said], kind: Kind) -> None:
+    """A recurrence that no family has is looked for among the tensors of its forward."""
+    from nnpedia.draft.searched import specs_of
+
+    found = None if kind.recurrence is None else specs_of(seen, kind, kind.recurrence)
+    if found is None:
+        return
+    specs, order = found
+    for name, choices in specs.items():
+        said["linear_attn", name] = Said(taken=choices[0], others=choices[1:], order=order)
 
 
 def order_of(seen: Sighting, said: Mapping[Pair, Said]) -> list[str]:
@@ -222,6 +240,8 @@ def _without(seen: Sighting, pair: Pair) -> Said:
             )
         if all(_is_stream(part, seen) for part in mlps):
             return Said(absent="nothing norms the stream before the MLP reads it")
+    if pair[0] == "linear_attn" and name not in ("premix", "linear_attn_output") and _only_convolves(seen):
+        return Said(absent="its mixer is a convolution over the last few tokens: no recurrence keeps a state")
     reasons = [one.absent[name] for one in feedings if one.mixture and name in one.absent]
     if reasons and len(reasons) == sum(one.mixture for one in feedings):
         return Said(absent=reasons[0])
@@ -229,6 +249,16 @@ def _without(seen: Sighting, pair: Pair) -> Said:
     why += [kind.attention.why[name] for kind in seen.kinds if kind.attention and name in kind.attention.why]
     why += [kind.block.why for kind in seen.kinds if kind.block.why]
     return Said(todo=why[0] if why else "nothing in a block was recognized as it")
+
+
+def _only_convolves(seen: Sighting) -> bool:
+    """Whether every recurrent mixer has a convolution, and none gives the cache the state of a recurrence."""
+    hosts = [host for kind in seen.kinds_with("recurrent") if (host := host_path(kind, "linear_attn")) is not None]
+    return bool(hosts) and all(
+        any(isinstance(one, nn.Conv1d) for one in seen.trial.model.get_submodule(host).modules())
+        and not any(event.operations and is_kept(event) for event in seen.first.within(host))
+        for host in hosts
+    )
 
 
 def _is_stream(part: Any, seen: Sighting) -> bool:

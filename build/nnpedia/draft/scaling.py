@@ -30,11 +30,11 @@ _LENGTHS: tuple[tuple[str, int], ...] = (
     (r"dense_intermediate_size|intermediate_size_mlp", 44),
     (r"intermediate_size|n_inner|ffn_dim|ffn_hidden_size|dff|dim_ff|ffn_intermediate_size", 112),
     (r"num_attention_heads|n_head|n_heads|num_heads|attention_heads", HEADS),
-    (r"linear_num_value_heads|mamba_n_heads|mamba_num_heads|linear_num_heads", 8),
+    (r"linear_num_value_heads|mamba_n_heads|n_mamba_heads|mamba_num_heads|linear_num_heads", 8),
     (r"linear_num_key_heads", 4),
     (r"linear_key_head_dim|linear_head_dim", 14),
     (r"linear_value_head_dim", 18),
-    (r"mamba_d_head|mamba_head_dim", 24),
+    (r"mamba_d_head|mamba_headdim|mamba_head_dim", 24),
     (r"mamba_d_ssm", 192),
     (r"mamba_d_state|state_size|ssm_state_size", 28),
     (r"mamba_dt_rank|time_step_rank", 5),
@@ -61,6 +61,7 @@ _LENGTHS: tuple[tuple[str, int], ...] = (
 _AT_MOST: tuple[tuple[str, int], ...] = (
     (r"num_experts_per_tok(en)?|moe_k|moe_topk|moe_top_k|top_k_experts|router_topk", 3),
     (r"first_k_dense_replace|num_dense_layers|moe_layer_start_index", 1),
+    (r"n_shared_experts|num_shared_experts", 1),
     (r"n_group|num_expert_group", 4),
     (r"topk_group", 2),
     (r"(mamba_)?n_groups", 2),
@@ -88,7 +89,7 @@ def forge_sizes(model_type: str, reference: Any, stated: Sizes) -> Iterator[Size
     first = scaled(reference)
     for repair in _repairs(reference):
         sizes = {key: value for key, value in {**first, **repair}.items() if value != "as it is"}
-        yield {**sizes, **layers(model_type, reference, stated, sizes)}
+        yield {**layers(model_type, reference, stated, sizes), **sizes}
 
 
 def scaled(config: Any) -> Sizes:
@@ -117,6 +118,8 @@ def _scaled(key: str, value: Any, given: Sizes) -> Any:
     if re.fullmatch(r"num_key_value_heads|num_kv_heads|kv_n_heads|swa_num_key_value_heads", key):
         whole = next((given[name] for name in ("num_attention_heads", "n_heads", "n_head") if name in given), 0)
         return HEADS if value == whole else 1 if value == 1 else GROUPED
+    if key == "attention_hidden_size" and given.get("hidden_size"):
+        return HIDDEN * int(value) // int(given["hidden_size"])  # a mixer may read two streams side by side
     for pattern, length in _LENGTHS:
         if re.fullmatch(pattern, key):
             return length if value else None
@@ -201,13 +204,20 @@ def _repairs(reference: Any) -> Iterator[Sizes]:
     plain = there(rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
     ungrouped = there(num_key_value_heads=HEADS, n_group=1, topk_group=1)
     filled = {key: small for key, value in given.items() if value is None and (small := _wanted(key)) is not None}
+    mixed = _mixed(reference)
+    yield from mixed
     yield {}
     if filled:
         yield filled
+        yield from ({**filled, **kinds} for kinds in _kinds_of_its_own(given))
         yield {**filled, **plain}
+    if "qk_rope_head_dim" in given:
+        yield there(head_dim=8)
+    yield from _kinds_of_its_own(given)
     yield there(head_dim=16, kv_channels=16, attention_head_dim=16, d_head=16)
     yield plain
     yield {**plain, **there(head_dim=16)}
+    yield there(attention_head_dim=32)
     yield there(head_dim=24)
     yield there(head_dim=24, num_heads=8)
     yield ungrouped
@@ -215,3 +225,26 @@ def _repairs(reference: Any) -> Iterator[Sizes]:
     yield {**ungrouped, **plain, **there(head_dim=16)}
     yield {**plain, **there(head_dim="as it is", num_attention_heads=4, num_key_value_heads=2, hidden_size=128)}
     yield there(hidden_size=128, num_attention_heads=8, head_dim=16)
+
+
+def _mixed(reference: Any) -> list[Sizes]:
+    """For a hybrid whose defaults have no block of attention, the settings that give it one."""
+    given = reference.to_dict()
+    kinds = next((key for key in _KINDS if isinstance(getattr(reference, key, None), list)), "")
+    own = getattr(reference, kinds, [])
+    if not own or any(kind in _ATTENTIVE for kind in own):
+        return []
+    if "attn_layer_indices" in given:
+        return [{"attn_layer_indices": [1]}]
+    return [{kinds: [own[0], kind, own[0]], "num_hidden_layers": 3} for kind in _ATTENTIVE] if kinds in given else []
+
+
+_KINDS = ("layer_types", "layers_block_type")
+_ATTENTIVE = ("full_attention", "attention", "sliding_attention")
+
+
+def _kinds_of_its_own(given: Sizes) -> Iterator[Sizes]:
+    """Kinds of blocks for a class that leaves them open: attention beside each other kind that transformers has."""
+    if given.get("layer_types", ()) is None:
+        for other in ("conv", "sliding_attention", "linear_attention", "full_attention"):
+            yield {"layer_types": [other, "full_attention", other], "num_hidden_layers": 3}

@@ -14,6 +14,7 @@ from nnpedia.draft.mixing import Attention, see_attention
 from nnpedia.draft.naming import Names, names_of
 from nnpedia.draft.places import ACROSS, SAME, Finder, Place, resolve, same
 from nnpedia.draft.recording import Event, Recording, record
+from nnpedia.draft.recurring import Recurrence, see_recurrence
 from nnpedia.draft.tree import Block, Containers, Sublayer, containers, is_linear
 from nnpedia.draft.trial import Trial, tokens, under
 from nnpedia.errors import NnpediaError
@@ -42,6 +43,7 @@ class Kind:
     block: Block
     attention: Attention | None = None
     feeding: Feeding | None = None
+    recurrence: Recurrence | None = None
     targets: dict[Pair, list[Tensor]] = field(default_factory=dict)
     candidates: dict[Pair, dict[Place, Candidate]] = field(default_factory=dict)
 
@@ -84,6 +86,8 @@ def see(trial: Trial, vocabulary: Vocabulary) -> Sighting:
             kind.attention = see_attention(trial.model, first, block, attention, scales)
         if mlp := block.of("mlp"):
             kind.feeding = see_feeding(trial.model, recordings, first, block, mlp)
+        if recurrent := block.of("recurrent"):
+            kind.recurrence = see_recurrence(first, trial.model.get_submodule(recurrent.host), recurrent.host)
         kinds.append(kind)
     _part_clashing(kinds)
     names = names_of(trial.model, first, around, [(k.block, k.attention, k.feeding) for k in kinds])
@@ -120,16 +124,24 @@ def loads_of(model: Any) -> dict[str, dict[str, str]]:
 
 def scales_of(config: Any) -> dict[str, float]:
     """The numbers of a config a tensor may be multiplied by, as a spec's formula says them."""
-    own = {
-        key: float(value)
-        for key, value in config.to_dict().items()
-        if isinstance(value, float) and value not in (0.0, 1.0) and not any(word in key for word in _NO_FACTORS)
-    }
+    own = {key: float(value) for key, value in _numbers(config).items() if _is_factor(key, value)}
     found = {f"config.{key}": value for key, value in own.items()}
     found |= {f"1 / config.{key}": 1 / value for key, value in own.items()}
     for key, value in own.items():
         found[f"config.{key} / config.num_hidden_layers ** 0.5"] = value / float(config.num_hidden_layers) ** 0.5
     return found
+
+
+def _numbers(config: Any) -> dict[str, Any]:
+    """The settings of a config, and the scalings it works out from them."""
+    worked_out = [name for name in dir(type(config)) if name.endswith("_scaling") and not name.startswith("_")]
+    return {**{name: getattr(config, name, None) for name in worked_out}, **config.to_dict()}
+
+
+def _is_factor(key: str, value: Any) -> bool:
+    """Whether a number of a config may be a factor: any fraction, and a whole number whose name says so."""
+    whole = type(value) is int and any(word in key for word in ("scaling", "multiplier"))
+    return (isinstance(value, float) or whole) and value not in (0, 1) and not any(w in key for w in _NO_FACTORS)
 
 
 _NO_FACTORS = ("eps", "dropout", "range", "theta", "coef", "std", "pdrop", "_id", "noise", "jitter")

@@ -34,11 +34,17 @@ def sizes_of(seen: Sighting, merged: Family | None, pool: Sequence[Family]) -> d
     wanted: dict[str, list[tuple[int, Any]]] = {}
     model = seen.trial.model
     for kind in seen.kinds:
-        for part, sizes in (("attention", kind.attention), ("mlp", kind.feeding)):
+        for part, sizes in (
+            ("attention", kind.attention),
+            ("mlp", kind.feeding),
+            ("recurrent", kind.recurrence),
+        ):
             sublayer = kind.block.of(part)
             if sizes is None or sublayer is None:
                 continue
             for axis, length in sizes.sizes.items():
+                if axis in ("batch", "seq"):
+                    continue
                 wanted.setdefault(axis, []).append((length, model.get_submodule(sublayer.host)))
     config = seen.trial.config
     found: dict[str, list[str]] = {}
@@ -54,10 +60,10 @@ def sizes_of(seen: Sighting, merged: Family | None, pool: Sequence[Family]) -> d
 
 
 def _formulas(length: int, module: Any, config: Any) -> Iterator[list[str]]:
-    given = {k: v for k, v in config.to_dict().items() if isinstance(v, int) and not isinstance(v, bool)}
+    given = {k: v for k, v in config.to_dict().items() if type(v) is int and not k.endswith("_id")}
     yield from ([f"module.{name}"] for name, value in vars(module).items() if value == length and type(value) is int)
     yield from ([f"config.{name}"] for name, value in given.items() if value == length)
-    for name, child in module.named_children():
+    for name, child in sorted(module.named_children(), key=lambda one: "proj" not in one[0]):
         for side in ("out_features", "in_features"):
             if getattr(child, side, None) == length:
                 yield [f"module.{name}.{side}"]
@@ -113,7 +119,7 @@ def _taken(taken: ValueSpec, spec: ValueSpec) -> dict[str, Any] | None:
     """What to say so that a value reads as another family says it."""
     if taken == spec:
         return None
-    keys = ("layout", "says", "at", "reader", "native", "scale", "decode", "needs")
+    keys = ("layout", "says", "at", "reader", "native", "scale", "copy", "decode", "needs")
     whole = taken.model_dump(exclude_none=True, by_alias=True)
     before = spec.model_dump(exclude_none=True, by_alias=True)
     entry = {key: whole[key] for key in keys if key in whole and (whole[key] or key in ("at", "reader"))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from nnpedia.checkpoints.redraw import blocks
@@ -22,6 +23,7 @@ class Containers:
     norm: str | None
     head: str
     count: int
+    normed_again: bool = False  # the final norm has other calls before its last
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Block:
     mid: Tensor | None = None
     sublayers: list[Sublayer] = field(default_factory=list)
     shape: str = "unknown"  # sequential, parallel, single
+    sums: tuple[str, ...] = ()  # the norms that the stream passes after each sum
     why: str = ""
 
     def of(self, role: str) -> Sublayer | None:
@@ -81,7 +84,21 @@ def containers(model: Any, recording: Recording) -> Containers:
             continue
         if made.tensor.numel() == entered.tensor.numel() and same(made.tensor.view_as(entered.tensor), entered.tensor):
             norm = path
-    return Containers(paths[id(embedding)], paths[id(stack)], norm, head_path, len(stack))
+    again = None if norm or entered is None else _called_again(model, recording, paths[id(stack)], entered.tensor)
+    return Containers(paths[id(embedding)], paths[id(stack)], norm or again, head_path, len(stack), again is not None)
+
+
+def _called_again(model: Any, recording: Recording, stack: str, entered: Tensor) -> str | None:
+    """The norm that gives what the head reads from what the last block returns, where its first call is another."""
+    last = f"{stack}.{len(model.get_submodule(stack)) - 1}"
+    left = next((e for i in ((), (0,)) if (e := recording.at(last, (), "output", i)) is not None), None)
+    for path, module in model.named_modules():
+        if left is None or path.startswith(f"{stack}.") or not is_norm(module):
+            continue
+        with torch.no_grad():
+            if left.tensor.shape == entered.shape and same(module(left.tensor), entered):
+                return str(path)
+    return None
 
 
 def is_norm(module: nn.Module) -> bool:

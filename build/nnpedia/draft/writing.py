@@ -10,6 +10,7 @@ import yaml
 from nnpedia.draft.proving import Draft, exceptions
 from nnpedia.draft.said import order_of, parts_of
 from nnpedia.draft.spec import differences, name_differences, sizes_of
+from nnpedia.draft.tree import Containers
 
 
 def spec_of(draft: Draft) -> dict[str, Any]:
@@ -36,7 +37,10 @@ def spec_of(draft: Draft) -> dict[str, Any]:
         spec["virtual"] = virtual
     if sizes := sizes_of(seen, base, draft.pool):
         spec["sizes"] = sizes
-    if values := differences(seen, draft.said, base):
+    values = differences(seen, draft.said, base)
+    if normed := _final_norm(seen.containers):
+        values.setdefault("model", {})["final_norm_output"] = normed
+    if values:
         spec["values"] = values
     order = order_of(seen, draft.said)
     if order != list((base.values if base else seen.vocabulary.values)["linear_attn"]):
@@ -53,6 +57,13 @@ def spec_of(draft: Draft) -> dict[str, Any]:
     if draft.about:
         spec["about"] = draft.about
     return spec
+
+
+def _final_norm(around: Containers) -> dict[str, str] | None:
+    """What has to be said of the final norm's output where its first call does not give it."""
+    if around.norm is None:
+        return {"absent": "nothing norms the stream after the last block"}
+    return {"at": "lm_head.input"} if around.normed_again else None
 
 
 def as_yaml(spec: dict[str, Any]) -> str:
