@@ -17,7 +17,9 @@ import re
 import select
 import shutil
 import signal
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -209,6 +211,7 @@ def _run(
     code = 1
     try:
         kernel.end_with(parent)
+        _own_progress()
         gc.freeze()  # a collection would touch, and so copy, every page that is shared with the parent
         trace = os.open(folder / "trace", os.O_WRONLY | os.O_CREAT, 0o600)
         _keep_only(sender, trace, folder / "log")
@@ -227,6 +230,13 @@ def _run(
         os._exit(code)
 
 
+def _own_progress() -> None:
+    """A progress bar's lock of its own: tqdm shares one with every fork, and one ended while it holds it keeps it."""
+    tqdm: Any = sys.modules.get("tqdm")
+    if tqdm is not None:
+        tqdm.tqdm.set_lock(threading.RLock())
+
+
 def _keep_only(sender: int, trace: int, log: Path) -> None:
     """Close every file but the two; what is written past Python's own output goes to a log that nobody reads."""
     kept = sorted((sender, trace))
@@ -236,6 +246,8 @@ def _keep_only(sender: int, trace: int, log: Path) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for old, new in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(old, new)
+    # what Python took them for may write elsewhere, as under pytest, where that file is closed by now
+    sys.stdout, sys.stderr = (os.fdopen(each, "w", errors="replace", closefd=False) for each in (1, 2))
 
 
 def _readable() -> tuple[Path, ...]:
