@@ -62,7 +62,7 @@ def test_a_state_edited_in_one_row_is_that_rows_in_the_cache(family: str) -> Non
             observe(model, [task], [PROMPT, SHORT])
         output = found[0]
         cache = next(output[name] for name in CACHES if name in output)
-        return cache.get_recurrent_state(layer, state_idx=0).clone(), output.logits
+        return cache.layers[layer].recurrent_states[0].clone(), output.logits
 
     (clean, logits), (edited, unmoved) = run(False), run(True)
     assert torch.equal(edited[0], clean[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import torch
 from forged import PROMPT, folder, load
 from test_wrong_specs import wrong_family
 
-from nnpedia import StandardizedTransformer
+from nnpedia import StandardizedTransformer, moves, pages
 from nnpedia.cache import families_folder
+from nnpedia.entry import load_entry
 from nnpedia.errors import SpecError, Unavailable
 from nnpedia.family import load_families, load_family
 from nnpedia.versions import installed, release
@@ -123,4 +126,21 @@ def test_the_package_asks_for_what_the_specs_are_told_for() -> None:
         assert f"{package}>={each.since},<{each.until}" in asked
         assert f"{package}=={each.measured}" in pinned
         assert each.holds(installed(package)), f"{package} {installed(package)} is not what the specs are told for"
+    readme = (ROOT / "README.md").read_text()
+    assert f"transformers {told['transformers'].between()} and nnsight {told['nnsight'].between()};" in readme
     assert release("5.24.0.dev0") == release("5.24") == (5, 24, 0)
+
+
+def test_the_page_says_the_ranges_and_why_they_begin_where_they_do() -> None:
+    page = pages.versions_page(
+        {name: load_entry(family, []) for name, family in load_families(families_folder()).items()}
+    )
+    text = html.unescape(re.sub(r"<[^>]+>", "", page.html))
+    for package, told in load_vocabulary(families_folder()).versions.items():
+        row = next(row for row in page.html.split("<tr>") if f"<code>{package}</code></th>" in row)
+        assert re.findall(r">([\d.]+)</td>", row) == [told.since, told.until, told.measured]
+        assert str(told.older).replace("`", "") in text
+    for move in moves.moves(list(load_families(families_folder()).values())):
+        assert all(said in page.html for said in (f"{move.host}.{move.name}", move.when))
+    for told in moves.noted(list(load_families(families_folder()).values())):
+        assert f'<a href="../families/{told.family}/#{told.slug}">' in page.html

@@ -217,6 +217,7 @@ def families(folder: Folder = None, as_json: Json = False) -> None:
                     "family": name,
                     "title": family.title,
                     "extends": family.extends,
+                    "since": family.since,
                     "badges": list(family.badges),
                     "checkpoints": [checkpoint.id for checkpoint in family.checkpoints],
                 }
@@ -226,7 +227,7 @@ def families(folder: Folder = None, as_json: Json = False) -> None:
         return
     width = max((len(name) for name in known), default=0)
     for name, family in known.items():
-        print(f"{name:{width}}  {family.title}")
+        print(f"{name:{width}}  {family.title}" + (f" ({family.too_new})" if family.too_new else ""))
 
 
 @app.command()

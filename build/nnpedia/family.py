@@ -14,10 +14,10 @@ from typing import Any
 
 from nnpedia import formula
 from nnpedia.entryspec import LawSpec, ValueOverride, ValueSpec
-from nnpedia.errors import SpecError, nearest, place
+from nnpedia.errors import SpecError, UnknownFamily, nearest, place
 from nnpedia.familyspec import Differences, FamilySpec, Package, PublicCheckpoint, Variant
 from nnpedia.layout import Pattern
-from nnpedia.versions import MOVES, installed
+from nnpedia.versions import MOVES, Span, installed, release
 from nnpedia.vocabulary import Vocabulary, document, load_vocabulary
 from nnpedia.yamlfile import Document, read, validate
 
@@ -33,6 +33,7 @@ class Family:
         virtual: Hosts that are no module of their own, to the host whose module they are told from.
         variant: The names of the variants merged in.
         folder: Where `family.yml` and `notes.md` are.
+        since: The first release of transformers that has it, where not all that are supported do.
     """
 
     family: str
@@ -58,6 +59,15 @@ class Family:
     vocabulary: Vocabulary
     lines: dict[tuple[str, ...], str] = field(repr=False)
     bases: tuple[Path, ...] = ()
+    since: str | None = None
+
+    @property
+    def too_new(self) -> str | None:
+        """Why the installed transformers cannot have this family, as the end of a sentence; `None` where it can."""
+        here = installed(MOVES)
+        if self.since is None or release(self.since) <= release(here):
+            return None
+        return f"needs {MOVES} {self.since} or newer, and {here} is installed"
 
     @property
     def notes(self) -> Path:
@@ -100,6 +110,8 @@ def load_family(folder: Path, variant: tuple[str, ...] = (), on: str | None = No
         merged.add(spec, where, ())
     for name in variant:
         merged.add(own.variants[name], source, ("variants", name))
+    if own.since is not None:
+        _check_since(own.since, vocabulary, source)
     merged.drop_parts()
     merged.settle(on or installed(MOVES))
     for index, checkpoint in enumerate(own.checkpoints):
@@ -110,6 +122,7 @@ def load_family(folder: Path, variant: tuple[str, ...] = (), on: str | None = No
         sizes=merged.sizes, virtual=merged.virtual, variants=own.variants, variant=variant, values=merged.values,
         laws=merged.laws, readout=merged.readout, forge=own.forge, packages=tuple(own.packages), about=own.about,
         folder=folder, vocabulary=vocabulary, lines=merged.lines, bases=tuple(base.path for _, base in chain[1:]),
+        since=own.since,
     )  # fmt: skip
 
 
@@ -240,6 +253,24 @@ class _Merged:
             host: {name: value.on(version) for name, value in table.items()} for host, table in self.values.items()
         }
         self.laws = {host: {name: law.on(version) for name, law in table.items()} for host, table in self.laws.items()}
+
+
+def _check_since(since: str, vocabulary: Vocabulary, source: Document) -> None:
+    """Raise `SpecError` where a family says it is younger than a range that begins with it, or ends before it."""
+    told = vocabulary.versions.get(MOVES)
+    if told is not None and not (Span(until=since).meets(told) and told.holds(since)):
+        raise SpecError(
+            f"since {since} is not within the releases of {MOVES} that the specs are told for ({told.words()}); "
+            "a family that all of them have says nothing of it",
+            where=source.where("since"),
+        )
+
+
+def present(family: Family) -> Family:
+    """The family, where the installed transformers has it; raises `UnknownFamily` in one line where it is too old."""
+    if family.too_new:
+        raise UnknownFamily(f"the family {family.family} {family.too_new}", where=place(family.folder / "family.yml"))
+    return family
 
 
 def _formula(text: str, source: Document, keys: tuple[str | int, ...]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from nnpedia.entryspec import LawOverride, Spec, ValueOverride
+from nnpedia.versions import RELEASE, quoted
 
 LONGEST_NAME = 100  # of what a file or a folder is named after
 
@@ -78,12 +79,13 @@ class Variant(Differences):
 
 
 class FamilySpec(Differences):
-    """`family.yml` as written."""
+    """`family.yml` as written; `since` is the first release of transformers with the model type, where it is young."""
 
     family: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=LONGEST_NAME)
     title: str
     subtitle: str
     extends: str | None = None
+    since: str | None = Field(default=None, pattern=RELEASE)
     architecture: str
     badges: list[str] = []
     checkpoints: list[PublicCheckpoint] = Field(min_length=1)
@@ -91,3 +93,8 @@ class FamilySpec(Differences):
     forge: dict[str, Any] = {}
     packages: list[Package] = []
     about: str = ""
+
+    @field_validator("since", mode="before")
+    @classmethod
+    def _in_quotes(cls, text: Any) -> Any:
+        return quoted(text)

@@ -3,14 +3,6 @@
 The renderer is asked rather than imitated: a page is converted with the extensions the site
 uses, each block leaves a mark, and the marks that reach the HTML are the blocks a reader sees.
 So a fence inside a tab is found, one inside an HTML comment or an indented code block is not.
-
-Info strings: `python`, then options separated by blanks.
-
-    continues                     the previous runnable fence's names are in scope, same model
-    on=NAME                       what to run on, instead of the first runnable checkpoint
-    attn_implementation=eager     how to load the model; also experts_implementation
-    network                       it may open sockets; no other snippet may
-    norun="reason"                shown and not run
 """
 
 from __future__ import annotations
@@ -22,20 +14,13 @@ from pathlib import Path
 
 from markdown.extensions.toc import slugify
 
+from nnpedia import infostring
 from nnpedia.errors import SpecError, nearest
 from nnpedia.record import Problem
 from nnpedia.rendering import OPENING, Block, is_python, rendered_blocks
 from nnpedia.strays import stray_python
+from nnpedia.versions import Span
 
-LOAD_OPTIONS = {
-    "attn_implementation": ("eager", "sdpa"),
-    "experts_implementation": ("eager", "batched_mm", "grouped_mm"),
-}
-FLAGS = ("continues", "network")
-OPTIONS = ("continues", "on", *LOAD_OPTIONS, "network", "norun")
-INHERITED = frozenset(("on", "network", *LOAD_OPTIONS))  # what a fence has of the one it continues
-
-_OPTION = re.compile(r"\s*(?P<key>[^\s=]+)(?:=(?P<value>\"[^\"]*\"|'[^']*'|\S*))?")
 _HEADING = re.compile(r"^(?P<level>#{1,6})\s*(?P<title>.*?)\s*#*\s*(?:\{[^}]*?#(?P<slug>[\w-]+)[^}]*\})?\s*$")
 _FRONT_MATTER = re.compile(r"\A-{3}[ \t]*\n.*?\n(?:-{3}|\.{3})[ \t]*(?:\n|\Z)", re.DOTALL)
 
@@ -83,9 +68,15 @@ class Fence:
         return "network" in self.options
 
     @property
+    def span(self) -> Span | None:
+        """The releases of transformers it is told for; `None` where that is all that the specs are."""
+        said = {key: value for key, value in self.options.items() if key in infostring.SPAN}
+        return Span(**said) if said else None
+
+    @property
     def load(self) -> dict[str, str]:
         """The options that say how to load the model."""
-        return {key: value for key, value in self.options.items() if key in LOAD_OPTIONS}
+        return {key: value for key, value in self.options.items() if key in infostring.LOAD_OPTIONS}
 
     @property
     def where(self) -> str:
@@ -221,35 +212,12 @@ def _fence(file: str, block: Block, lines: list[str], headings: list[tuple[int, 
     if len(block.code.splitlines()) > block.code.count("\n") + 1:
         return replace(fence, runs=False, problem="the code holds a line separator that is not a newline: escape it")
     try:
-        options = _options(rest)
+        options = infostring.parse(rest)
     except ValueError as error:
         return replace(fence, runs=False, problem=str(error))
-    reason = options.get("norun")
-    return replace(fence, options=options, runs=reason is None, reason=reason)
-
-
-def _options(text: str) -> dict[str, str]:
-    """Parse an info string's options; a `ValueError` says what is wrong with them."""
-    options: dict[str, str] = {}
-    for match in _OPTION.finditer(text.strip()):
-        key, value = match["key"], match["value"]
-        if key not in OPTIONS:
-            known = nearest(key, OPTIONS) or f"; the options are {', '.join(OPTIONS)}"
-            raise ValueError(f"unknown option {key!r}{known}")
-        if key in options:
-            raise ValueError(f"option {key!r} is given twice")
-        if key in FLAGS and value is not None:
-            raise ValueError(f"option {key!r} takes no value")
-        plain = (value or "").strip("\"'").strip()
-        if key not in FLAGS and not plain:
-            raise ValueError(
-                'norun needs its reason: norun="why it is not run"' if key == "norun" else f"{key} needs a value"
-            )
-        if key in LOAD_OPTIONS and plain not in LOAD_OPTIONS[key]:
-            choices = LOAD_OPTIONS[key]
-            raise ValueError(f"{key} is {' or '.join(choices)}, not {plain!r}{nearest(plain, choices)}")
-        options[key] = plain
-    return options
+    fence = replace(fence, options=options)
+    reason = options.get("norun") or infostring.elsewhere(fence.span)
+    return replace(fence, runs=reason is None, reason=reason)
 
 
 def _settle_continues(found: list[Fence]) -> list[Fence]:
@@ -257,20 +225,22 @@ def _settle_continues(found: list[Fence]) -> list[Fence]:
     settled: list[Fence] = []
     previous: Fence | None = None
     for fence in found:
-        if fence.continues and fence.runs:
-            own = {key: value for key, value in fence.options.items() if key in INHERITED}
+        if fence.continues and fence.runs and previous is not None and infostring.elsewhere(previous.span):
+            fence = replace(fence, runs=False, reason=previous.reason)  # for what it continues did not run
+        elif fence.continues and fence.runs:
+            own = {key: value for key, value in fence.options.items() if key in infostring.INHERITED}
             if previous is None:
                 fence = replace(fence, runs=False, problem="continues nothing: no snippet runs before it")
             elif previous.problem:
                 fence = replace(fence, runs=False, problem=f"continues line {previous.line}, which does not run")
             else:
-                inherited = {k: v for k, v in previous.options.items() if k in INHERITED}
+                inherited = {k: v for k, v in previous.options.items() if k in infostring.INHERITED}
                 if differing := [key for key, value in own.items() if inherited.get(key) != value]:
                     what = f"continues line {previous.line}, so it cannot change {' and '.join(differing)}"
                     fence = replace(fence, runs=False, problem=what)
                 else:
                     fence = replace(fence, options={**inherited, **fence.options})
-        if fence.runs or fence.problem:
+        if fence.runs or fence.problem or infostring.elsewhere(fence.span):
             previous = fence
         settled.append(fence)
     return settled

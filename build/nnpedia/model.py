@@ -19,7 +19,7 @@ from nnpedia import formula
 from nnpedia.batching import RepeatingBatcher
 from nnpedia.device import usable
 from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
-from nnpedia.family import Family, family_folders, for_config, load_family
+from nnpedia.family import Family, family_folders, for_config, load_family, present
 from nnpedia.forwards import Forwards, open_forwards
 from nnpedia.functions import FUNCTIONS
 from nnpedia.handoffs import shorten
@@ -343,7 +343,7 @@ def find_family(model_type: str, folder: Path | None = None) -> Family:
     folder = folder or families_folder()
     known = family_folders(folder)
     if model_type in known:
-        return load_family(known[model_type])
+        return present(load_family(known[model_type]))
     close = nearest(model_type, known).removeprefix("; did you mean ").removesuffix("?") or "'llama'"
     raise UnknownFamily(
         f"no family describes the model_type {model_type!r}; the closest is {close}: "

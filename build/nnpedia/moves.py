@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from nnpedia.entryspec import LawSpec, ValueSpec
 from nnpedia.family import Family, load_family
-from nnpedia.versions import MOVES
+from nnpedia.fences import read_document
+from nnpedia.infostring import SPAN
+from nnpedia.versions import MOVES, Span
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,32 @@ def moves(families: Sequence[Family]) -> list[Move]:
         for host, name, law, when, then, now in _of(family):
             found.setdefault((host, name, law, when, then, now), []).append(family.family)
     return [Move(*key, families=names) for key, names in found.items()]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A family, or snippets of its notes, that only some releases have."""
+
+    family: str
+    when: str  # "since 5.23"
+    section: str = ""  # the heading that the snippets stand under, and `slug` its anchor
+    slug: str = ""
+
+
+def younger(families: Sequence[Family]) -> list[Told]:
+    """The families that are younger than the oldest release that is supported."""
+    return [Told(family.family, Span(since=family.since).words()) for family in families if family.since]
+
+
+def noted(families: Sequence[Family]) -> list[Told]:
+    """The sections of notes with a snippet that runs on some releases only."""
+    found: list[Told] = []
+    for family in families:
+        text = family.notes.read_text(encoding="utf-8-sig") if family.notes.is_file() else ""
+        if any(f"{option}=" in text for option in SPAN):  # few have any, and reading a page takes its time
+            spans = ((fence, fence.span) for fence in read_document(family.notes, text).fences)
+            found += [Told(family.family, span.words(), fence.section, fence.slug) for fence, span in spans if span]
+    return list(dict.fromkeys(found))
 
 
 def _of(family: Family) -> Iterator[tuple[str, str, bool, str, str, str]]:

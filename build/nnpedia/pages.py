@@ -264,8 +264,12 @@ def versions_page(entries: Mapping[str, Entry]) -> Page:
     """The releases the specs are told for, and what differs between them."""
     families = [entry.family for entry in entries.values()]
     told = families[0].vocabulary.versions if families else {}
-    html = render("versions.html", versions=told, moves=moves.moves(families))
+    html = render(
+        "versions.html", versions=told, moves=moves.moves(families), younger=moves.younger(families),
+        noted=moves.noted(families),
+    )  # fmt: skip
     headings = [prose.Heading(2, "ranges", "Releases"), prose.Heading(2, "moved", "What moved")]
+    headings.append(prose.Heading(2, "only", "What only some releases have"))
     says = "The releases of transformers and nnsight that are supported, and what differs between them."
     return Page("versions.md", "Versions", html, headings, says)
 

@@ -35,6 +35,13 @@ def installed(package: str, otherwise: str = "none") -> str:
         return otherwise
 
 
+def quoted(text: Any) -> Any:
+    """A release as YAML has it; raises `ValueError` for one without its quotes."""
+    if isinstance(text, (int, float)):
+        raise ValueError("a version is written in quotes: without them 5.20 is the number 5.2")
+    return text
+
+
 class Span(BaseModel):
     """Releases from `since` up to, and not with, `until`."""
 
@@ -46,9 +53,7 @@ class Span(BaseModel):
     @field_validator("since", "until", mode="before")
     @classmethod
     def _quoted(cls, text: Any) -> Any:
-        if isinstance(text, (int, float)):
-            raise ValueError("a version is written in quotes: without them 5.20 is the number 5.2")
-        return text
+        return quoted(text)
 
     @model_validator(mode="after")
     def _forward(self) -> Span:
@@ -75,15 +80,26 @@ class Span(BaseModel):
 
 
 class Told(Span):
-    """A package the specs are told for: the releases they hold on, and the one they were measured with."""
+    """A package the specs are told for: the releases they hold on, and the one they were measured with.
+
+    `older` says why the releases before are not among them.
+    """
 
     measured: str = Field(pattern=RELEASE)
+    older: str | None = None
 
     @model_validator(mode="after")
     def _within(self) -> Told:
         if not self.holds(self.measured):
             raise ValueError(f"measured with {self.measured}, which is not {self.words()}")
+        if self.since is None or self.until is None:
+            raise ValueError("say since and until: a range has two ends")
         return self
+
+    def between(self) -> str:
+        """The minor releases from the first to the one measured with: `5.22 to 5.24`, `0.8`."""
+        first, last = (".".join(str(text).split(".")[:2]) for text in (self.since, self.measured))
+        return first if first == last else f"{first} to {last}"
 
 
 def check_spans(spans: Iterable[Span], told: Span | None = None) -> None:

@@ -18,7 +18,7 @@ from nnpedia import kernel, records
 from nnpedia.cache import families_folder, home
 from nnpedia.checkpoints import runnable_names
 from nnpedia.errors import UnknownFamily, nearest
-from nnpedia.family import Family, family_folders, load_family, read_anew
+from nnpedia.family import Family, family_folders, load_family, present, read_anew
 from nnpedia.keys import key_of, page_keys
 from nnpedia.needs import Needs, needs_of
 from nnpedia.pool import GIGABYTE, Job, Limits, Result, default_limits, run_jobs
@@ -135,7 +135,7 @@ def _device(asked: str, cluster: Cluster | None) -> str:
 
 def _build(bench: Bench, families: Sequence[str] | None, hub: bool) -> list[Outcome]:
     known = family_folders(bench.folder)
-    chosen = {name: load_family(known[name]) for name in choose(families, known)}
+    chosen = _chosen(families, known, bench.note)
     planned = {unit: key_of(unit, family, bench.device) for family in chosen.values() for unit in units_of(family)}
     if not families:
         planned |= page_keys(bench.folder)
@@ -167,7 +167,7 @@ def plan(families: Sequence[str] | None = None, device: str = "cpu", hub: bool =
     """The units of a build, with nothing done; raises as `build` does."""
     folder, cache_folder, device = families_folder(), home(), _device(device, None)
     known = family_folders(folder)
-    chosen = {name: load_family(known[name]) for name in choose(families, known)}
+    chosen = _chosen(families, known)
     keys: dict[Unit, str] = {}
     for family in chosen.values():
         units = [*units_of(family), *(hub_units(family) if hub else ())]
@@ -181,6 +181,19 @@ def plan(families: Sequence[str] | None = None, device: str = "cpu", hub: bool =
         )
         for unit in sorted(keys)
     ]
+
+
+def _chosen(
+    names: Sequence[str] | None, known: Mapping[str, Path], note: Callable[[str], None] = lambda line: None
+) -> dict[str, Family]:
+    """The named families, or all that the installed transformers has; raises `UnknownFamily` for a name it has not."""
+    found = {name: load_family(known[name]) for name in choose(names, known)}
+    if names:
+        return {name: present(family) for name, family in found.items()}
+    for name, family in found.items():
+        if family.too_new:
+            note(f"{name} is left out: it {family.too_new}")
+    return {name: family for name, family in found.items() if not family.too_new}
 
 
 def choose(names: Sequence[str] | None, known: Mapping[str, Path]) -> list[str]:

@@ -151,12 +151,12 @@ def pinned(checkpoint: str) -> str | None:
 
 
 def _family(name: str, checkpoint: str) -> Family:
-    from nnpedia.family import family_folders, load_family
+    from nnpedia.family import family_folders, load_family, present
 
     folders = family_folders(cache.families_folder())
     if name not in folders:
         raise CheckpointError(f"{checkpoint}: there is no family {name!r}{nearest(name, folders)}")
-    return load_family(folders[name])
+    return present(load_family(folders[name]))
 
 
 def _of_package(family: Family, package: Any) -> Runnable:

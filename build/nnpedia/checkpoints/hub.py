@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from nnpedia import cache
 from nnpedia.errors import CheckpointError
 
 WANTED = ["*.safetensors", "*.json", "tokenizer*", "*.model", "*.tiktoken", "vocab.*", "merges.txt", "*.jinja"]
@@ -71,6 +72,7 @@ def inspect(folder: Path, name: str) -> None:
 
     config = _json(folder / "config.json", name)
     model_type = config.get("model_type")
+    _check_release(str(model_type))
     if model_type not in CONFIG_MAPPING:
         code = ", and the code it brings along is not run" if "auto_map" in config else ""
         raise _refused(name, f"has model type {model_type!r}, which transformers does not have{code}")
@@ -85,6 +87,15 @@ def inspect(folder: Path, name: str) -> None:
             raise _refused(name, f"lacks {len(missing)} of its {len(shards)} weight files, the first {missing[0]}")
     for path in weights:
         _check_header(path, name)
+
+
+def _check_release(model_type: str) -> None:
+    """Raise `UnknownFamily` for a model type that is described, and younger than transformers here."""
+    from nnpedia.family import family_folders, load_family, present
+
+    known = family_folders(cache.families_folder())
+    if model_type in known:
+        present(load_family(known[model_type]))
 
 
 def _json(path: Path, name: str) -> dict[str, Any]:
