@@ -43,6 +43,10 @@ class Loopback:
     def kill(self, name: str) -> None:
         os.killpg(self.workers.pop(name).pid, signal.SIGKILL)
 
+    def kill_scheduler(self) -> None:
+        os.killpg(self.scheduler.pid, signal.SIGKILL)
+        self.scheduler.wait()
+
     def stop(self) -> None:
         for process in (*self.workers.values(), self.scheduler):
             if process is not None and process.poll() is None:

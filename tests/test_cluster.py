@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -150,6 +151,56 @@ def test_a_killed_worker_costs_time_and_nothing_else(loopback: Loopback, tmp_pat
     assert records(theirs) == records(ours)
     assert not (theirs / "checkpoints").exists()  # made where the unit ran
     assert list((loopback.folder / "nursed" / "checkpoints").glob(f"{FAMILY}-forge-*"))
+
+
+def test_a_scheduler_that_dies_ends_the_build_in_one_line_and_another_takes_it_up(
+    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
+    theirs = quick.parent / "cache"
+    done: list[str] = []
+
+    def tell(event: Event) -> None:
+        if event.kind == "end":
+            done.append(str(event.unit))
+            if len(done) == 1:
+                mortal.kill_scheduler()
+
+    (tmp_path / "first").mkdir()
+    mortal = Loopback(tmp_path / "first")
+    try:
+        mortal.start()
+        mortal.work("alone", "--no-nanny")
+        with pytest.raises(NnpediaError) as raised:
+            work.build(
+                folder=quick, cache_folder=theirs, produce="crashing:slow_sample", scheduler=mortal.address,
+                on_event=tell,
+            )  # fmt: skip
+        assert re.fullmatch(
+            rf"{mortal.address}: the scheduler went away with 1 of \d units done; their records are kept, and .*",
+            str(raised.value),
+        )
+        assert raised.value.exit_code == 2
+        assert capfd.readouterr().err == ""  # nor does Dask say it in its own words
+    finally:
+        mortal.stop()
+    kept = records(theirs)
+    assert len([name for name in kept if name.endswith(".json")]) == len(done) == 1
+
+    (tmp_path / "second").mkdir()
+    heir = Loopback(tmp_path / "second")
+    try:
+        heir.start()
+        heir.work("alone", "--no-nanny")
+        outcomes, _ = build(heir, theirs, folder=quick, produce="crashing:slow_sample")
+    finally:
+        heir.stop()
+    assert {str(outcome.unit) for outcome in outcomes if outcome.status == "fresh"} == set(done)
+    assert {outcome.status for outcome in outcomes} == {"fresh", "built"}
+    local = work.build(folder=quick, cache_folder=tmp_path / "ours", produce="crashing:slow_sample")
+    assert all(outcome.ok for outcome in local)
+    assert records(theirs) == records(tmp_path / "ours")
+    assert kept.items() <= records(theirs).items()
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "carrier-pigeon://x", "nowhere"])

@@ -6,7 +6,8 @@ else. Checkpoints are made or fetched on the worker, into its own cache folder. 
 the caller, who alone writes records.
 
 A worker that dies costs time: Dask gives its units to others. Those that no living worker could take
-fail after a while, each with its cause.
+fail after a while, each with its cause. A scheduler that dies ends the build, in one line: what was
+done by then is kept.
 """
 
 from __future__ import annotations
@@ -290,8 +291,19 @@ class _Run:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            return Result(job, cause=_cause(error, self.cluster.address), exit_code=1)
+            if _is_lost(error):
+                self.pending[name] = future
+                raise self._gone() from None
+            return Result(job, cause=_cause(error), exit_code=1)
         return replace(result, job=job)
+
+    def _gone(self) -> NnpediaError:
+        done = len(self.jobs) - len(self.pending)
+        return NnpediaError(
+            f"the scheduler went away with {done} of {len(self.jobs)} units done; their records are kept, and the same"
+            " command, with a scheduler that runs, does the others",
+            where=self.cluster.address,
+        )
 
     def _lost(self, started: Callable[[Job], None]) -> Iterator[Result]:
         for name in list(self.pending):
@@ -301,12 +313,15 @@ class _Run:
             yield Result(self.jobs[name], cause=cause, exit_code=1)
 
 
-def _cause(error: BaseException, address: str) -> str:
+def _is_lost(error: BaseException) -> bool:
+    """Whether this says that the scheduler, with all that it knew, is gone."""
+    return type(error).__name__.endswith("CancelledError") or isinstance(error, TimeoutError)
+
+
+def _cause(error: BaseException) -> str:
     kind = type(error).__name__
     if kind == "KilledWorker":
         return "every worker that took it died; it may need more memory than they have"
-    if kind.endswith("CancelledError") or isinstance(error, TimeoutError):
-        return f"{address} went away before it had a result"
     return one_line(error)
 
 
@@ -318,7 +333,8 @@ def _connect(address: str) -> Client:
         from distributed.comm.registry import get_backend
     except ImportError:
         raise NnpediaError("--scheduler takes a package more: pip install 'nnpedia[cluster]'") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it would tell is told here, in one line
+    for name in ("distributed", "distributed.client"):  # what they would tell is told here, in one line
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT}s"})
     try:
         scheme, place = parse_address(address)  # looked at first: a client that fails over them leaves a thread behind
