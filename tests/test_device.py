@@ -10,7 +10,7 @@ import torch
 from forged import folder
 from small_families import copy_families
 
-from nnpedia import StandardizedTransformer, device, keys, work
+from nnpedia import StandardizedTransformer, cli, device, keys, work
 from nnpedia.errors import ModelError
 from nnpedia.family import load_family
 from nnpedia.pool import Job, Limits
@@ -71,3 +71,22 @@ def test_a_build_hands_its_device_to_the_units_with_weights(
     family = load_family(families / "llama")
     unit = Unit("llama", "run", 0, "forge")
     assert keys.key_of(unit, family, "cuda") != keys.key_of(unit, family)
+
+
+@pytest.mark.parametrize("command", [["build", "gpt2"], ["test", "gpt2"], ["support", "gpt2:forge"]])
+def test_a_command_asked_for_what_is_not_there_is_one_line(
+    plain: None, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NNPEDIA_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["nnpedia", *command, "--device", "cuda"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert said.err == "nnpedia: the device 'cuda' is not there (accelerators here: none); 'auto' takes what is\n"
+    assert not (tmp_path / "records").exists()
+
+
+def test_a_build_on_auto_takes_the_processor_where_there_is_no_accelerator(plain: None) -> None:
+    assert work._device("auto", None) == "cpu"
+    assert {planned.needs.accelerators for planned in work.plan(["gpt2"], "auto")} == {0}
