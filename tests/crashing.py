@@ -120,3 +120,10 @@ def where(folder: str, home: str, family: str, kind: str, name: str) -> str:
     """As `sample`, with the name of the cache folder it was made for where a printout would be."""
     record = json.loads(sample(folder, home, family, kind, name))
     return json.dumps(record | ({} if kind == "page" else {"printout": Path(home).name}), separators=(",", ":"))
+
+
+def span(seconds: float) -> tuple[float, float]:
+    """When this began and when it ended, on the machine's clock."""
+    start = time.monotonic()
+    time.sleep(seconds)
+    return start, time.monotonic()

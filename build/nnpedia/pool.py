@@ -24,6 +24,7 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
+from nnpedia import memory
 from nnpedia.errors import NnpediaError
 
 GIGABYTE = 2**30
@@ -65,6 +66,7 @@ class Result:
     trace: str = ""  # the traceback and the job's own output, for --debug
     seconds: float = 0.0
     peak: int = 0  # bytes of its own that the job was seen to hold at most
+    resident: int = 0  # the same with what it shares and what lies in files: what a machine has to hold for it
 
 
 @dataclass
@@ -75,6 +77,7 @@ class _Running:
     log: Path
     started: float = field(default_factory=time.monotonic)
     peak: int = 0
+    resident: int = 0
 
 
 def run_jobs(
@@ -82,19 +85,24 @@ def run_jobs(
     workers: int = 2,
     limits: Limits | None = None,
     started: Callable[[Job], None] = lambda job: None,
+    room: int | None = None,
 ) -> Iterator[Result]:
-    """Run every job, `workers` at once, and yield each result as it comes.
+    """Run every job, up to `workers` at once, and yield each result as it comes.
+
+    A job waits while what it is expected to take, and what those take that run, is more than there is: `room` bytes,
+    or what `memory.for_units` finds. One that is larger runs alone, if its own limit lets it.
 
     Closing the iterator, or an exception at its consumer (Ctrl-C), ends the jobs that still run.
     """
     limits = limits or Limits()
     CONTEXT.set_forkserver_preload(PRELOAD)
     waiting, running = list(jobs), list[_Running]()
+    room = memory.for_units() if room is None else room
     logs = Path(tempfile.mkdtemp(prefix="nnpedia-"))
     try:
         while waiting or running:
-            while waiting and len(running) < max(1, workers):
-                job = waiting.pop(0)
+            while len(running) < max(1, workers) and (job := _next(waiting, running, room)):
+                waiting.remove(job)
                 started(job)
                 if job.memory > limits.memory:
                     yield Result(job, cause=_too_large(job, limits), exit_code=1)
@@ -110,6 +118,14 @@ def run_jobs(
         for each in running:
             _end(each)
         shutil.rmtree(logs, ignore_errors=True)
+
+
+def _next(waiting: Sequence[Job], running: Sequence[_Running], room: int | None) -> Job | None:
+    """The first job that there is room for beside those that run; `None` when there is none, or they have to end."""
+    if not running or room is None:
+        return next(iter(waiting), None)
+    left = room - sum(each.job.memory for each in running)
+    return next((job for job in waiting if job.memory <= left), None)
 
 
 def _too_large(job: Job, limits: Limits) -> str:
@@ -177,13 +193,13 @@ def _look(each: _Running, limits: Limits) -> Result | None:
             kind, content, exit_code, trace = each.pipe.recv()
             log = _end(each, grace=2.0)
             if kind == "value":
-                return Result(each.job, value=content, seconds=seconds, peak=each.peak)
+                return Result(each.job, value=content, seconds=seconds, peak=each.peak, resident=each.resident)
             return Result(each.job, cause=content, exit_code=exit_code, trace=trace + log, seconds=seconds)
     except (EOFError, OSError):
         log = _end(each, grace=2.0)
         return Result(each.job, cause=_death(each.process.exitcode), exit_code=1, trace=log, seconds=seconds)
-    used = memory_of(each.process.pid)
-    each.peak = max(each.peak, used)
+    used, resident = memory_of(each.process.pid), most_resident(each.process.pid)
+    each.peak, each.resident = max(each.peak, used), max(each.resident, resident)
     if seconds > limits.seconds:
         cause = f"took longer than its limit of {limits.seconds:g} s and was ended"
     elif used > limits.memory:
@@ -235,16 +251,21 @@ def memory_of(pid: int | None) -> int:
     return total
 
 
+def most_resident(pid: int | None) -> int:
+    """Bytes a process has had in memory at most, mapped files and shared pages too. 0 where unknown."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, ValueError, StopIteration):
+        return 0
+
+
 def default_limits() -> Limits:
     """Limits from NNPEDIA_SECONDS and NNPEDIA_MEMORY (in GB); by default 600 s, and 6 GB or 85 % of the machine."""
     limits = Limits()
-    try:
-        machine = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.85)
-    except (ValueError, OSError, AttributeError):
-        machine = limits.memory
+    most = min(limits.memory, memory.for_units() or limits.memory)
     seconds = number("NNPEDIA_SECONDS", limits.seconds)
-    memory = int(number("NNPEDIA_MEMORY", min(limits.memory, machine) / GIGABYTE) * GIGABYTE)
-    return Limits(seconds, memory)
+    return Limits(seconds, int(number("NNPEDIA_MEMORY", most / GIGABYTE) * GIGABYTE))
 
 
 def number(variable: str, default: float) -> float:

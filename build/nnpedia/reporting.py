@@ -116,6 +116,7 @@ def as_data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "cause": outcome.cause,
             "seconds": round(outcome.seconds, 2),
             "peak_memory": outcome.peak,
+            "peak_resident": outcome.resident,
         }
         for outcome in outcomes
     ]

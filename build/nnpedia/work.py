@@ -43,6 +43,7 @@ class Outcome:
     trace: str = field(default="", repr=False)
     seconds: float = 0.0
     peak: int = 0  # bytes that its process held at most; 0 where nobody looked
+    resident: int = 0  # the same with mapped files and what it shares
 
     @property
     def ok(self) -> bool:
@@ -272,12 +273,14 @@ def _produce(
         if result.cause is None:
             records.store(bench.home, unit, keys[unit], result.value)
             problems = tuple(records.problems_of(bench.home, unit))
-            outcome = Outcome(unit, "built", problems, seconds=result.seconds, peak=result.peak)
+            outcome = Outcome(
+                unit, "built", problems, seconds=result.seconds, peak=result.peak, resident=result.resident
+            )
         else:
             records.drop(bench.home, unit)
             outcome = Outcome(
                 unit, "failed", cause=result.cause, exit_code=result.exit_code, trace=result.trace,
-                seconds=result.seconds, peak=result.peak,
+                seconds=result.seconds, peak=result.peak, resident=result.resident,
             )  # fmt: skip
         bench.tell(Event("end", unit=unit, outcome=outcome))
         yield outcome
