@@ -71,6 +71,7 @@ def convert_weights(source: Path, folder: Path, architecture: str, model_type: s
         model, report = getattr(transformers, architecture).from_pretrained(
             source.parent, gguf_file=source.name, config=config, dtype=torch.float32, output_loading_info=True
         )
+    report["other sizes"] = _other_sizes(model, config)
     if any(report.values()):
         lost = ", ".join(f"{kind}: {sorted(map(str, names))[:3]}" for kind, names in report.items() if names)
         raise CheckpointError(f"the weights do not fit {architecture} ({lost})", where=source.name)
@@ -78,6 +79,15 @@ def convert_weights(source: Path, folder: Path, architecture: str, model_type: s
     model.hf_quantizer.remove_quantization_config(model)
     with contextlib.redirect_stderr(io.StringIO()):
         model.save_pretrained(folder)
+
+
+def _other_sizes(model: Any, config: Any) -> list[str]:
+    """The parameters that are not as large as the config says: not every release of transformers looks."""
+    import torch
+
+    with torch.device("meta"):
+        asked = {name: each.shape for name, each in type(model)(config).named_parameters()}
+    return [name for name, each in model.named_parameters() if each.shape != asked.get(name)]
 
 
 @contextlib.contextmanager
