@@ -52,7 +52,10 @@ def measured(families: Path, names: Sequence[str], workers: int) -> Iterator[tup
 
 
 def differing(families: Path, names: Sequence[str], workers: int) -> list[str]:
-    """A line for each row that comes out otherwise than the table of `families` has it; nothing is written."""
+    """A line for each row that comes out otherwise than the table of `families` has it; nothing is written.
+
+    Which family is the nearest changes as families are written, and says nothing of what was understood.
+    """
     table, described = read_table(families) or Table(), set(family_folders(families))
     lines = []
     for name, row in measured(families, _wanted(families, names), workers):
@@ -60,7 +63,11 @@ def differing(families: Path, names: Sequence[str], workers: int) -> list[str]:
         if held is None:
             lines.append(f"{name} is not in the table")
             continue
-        fields = [field for field in row if field != "measured" and _plain(row[field]) != _plain(held.get(field))]
+        fields = [
+            field
+            for field in row
+            if field not in ("measured", "extends") and _plain(row[field]) != _plain(held.get(field))
+        ]
         lines += [f"{name}: {field} was {held.get(field)!r} and is {row[field]!r}" for field in fields]
     return sorted(lines)
 

@@ -13,6 +13,7 @@ from nnpedia.draft.opening import Subject, open_subject
 from nnpedia.draft.proving import Draft, available, drafted, prove, write
 from nnpedia.draft.said import parts_of
 from nnpedia.draft.sighting import see
+from nnpedia.draft.telling import about_of, subtitle_of
 from nnpedia.draft.trial import trial
 from nnpedia.errors import CheckpointError
 from nnpedia.family import load_family
@@ -42,7 +43,7 @@ def draft_of(subject: Subject, families: Path, hidden: Sequence[str], folder: Pa
     result = drafted(subject, seen, pool)
     prove(result, folder)
     result.badges = badges_of(result)
-    result.about = _about(result)
+    result.subtitle, result.about = subtitle_of(result), about_of(result)
     write(result, folder)
     _write_notes(result, folder)
     return result
@@ -60,15 +61,3 @@ def _write_notes(result: Draft, folder: Path) -> None:
     forged = runnables(family)[0]
     snippets = verify.notes(family, forged, loader(family), PROMPT)
     result.problems = [*result.problems, *verify.snippet_problems(family, forged, snippets)]
-
-
-def _about(result: Draft) -> str:
-    """What the page says of the spec, told from the draft."""
-    around = result.seen.containers
-    told = [
-        f"{result.subject.architecture} keeps its blocks under `{around.layers}` and its token embedding at "
-        f"`{around.embedding}`. The places below were found by what flows and are proven on a small forged checkpoint."
-    ]
-    if result.todo:
-        told.append("Not worked out yet: " + ", ".join(name for _, name in result.todo) + ".")
-    return "\n".join(told) + "\n"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from nnpedia.draft.places import same
 from nnpedia.draft.recording import Event, Recording
 from nnpedia.draft.tree import Block, Sublayer, is_linear
+from nnpedia.draft.weighted import see_weighted_inputs
 
 
 @dataclass
@@ -20,6 +21,7 @@ class Feeding:
     Attributes:
         targets: Value name to its candidates, best first.
         why: Value name to the reason it was not found.
+        layouts: Value name to its layout, where that is not the vocabulary's.
         absent: Value name to the reason this block has no such value, when that was seen.
         roles: Standard name to the native path of the module that has the role.
     """
@@ -29,6 +31,7 @@ class Feeding:
     absent: dict[str, str] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)
     mixture: bool = False
     gated: bool | None = None
     fused: bool = False
@@ -195,7 +198,9 @@ def _mixture(
         else:
             found.why["expert_weights"] = "the experts are not called with a factor for each slot"
     made = first.at(experts, (), "output", ()) or first.at(experts, (), "output", (0,))
-    if made is None or made.tensor.numel() != tokens * hidden:
+    if indices is None and see_weighted_inputs(first, part, experts, found):
+        _shared(first, part, found.targets["routed_output"][0], found)
+    elif made is None or made.tensor.numel() != tokens * hidden:
         found.why["routed_output"] = "the experts are not one module that returns their sum"
     else:
         routed = made.tensor.reshape(batch, seq, hidden)

@@ -81,6 +81,7 @@ def _made(seen: Sighting, said: Mapping[Pair, Said], pair: Pair, law: LawSpec) -
         ("mlp", "activation"): _activation,
         ("mlp", "neurons"): _neurons,
         ("mlp", "routing"): _routing,
+        ("mlp", "experts"): _every_expert,
         ("self_attn", "output_projection"): _projected,
         ("mlp", "down_projection"): _down,
         ("mlp", "combination"): _combined,
@@ -276,6 +277,14 @@ def _routing(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
         yield (
             f"linear(block.mlp_input, {path}.weight) + {path}.bias == router_logits",
             "The router's scores are an affine map of the MLP's input",
+        )
+
+
+def _every_expert(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
+    if any(kind.feeding and kind.feeding.layouts for kind in seen.kinds):
+        yield (
+            "every_expert(experts, block.mlp_input, expert_weights) == expert_outputs",
+            "Each expert's output is the expert run on the token times its weight",
         )
 
 

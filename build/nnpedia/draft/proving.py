@@ -54,6 +54,7 @@ class Draft:
     problems: list[Problem] = field(default_factory=list)
     measured: int = 0
     badges: list[str] = field(default_factory=list)
+    subtitle: str = "Drafted from a live model; what sets it apart is not written yet."
     about: str = ""
     notes: str = ""
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from nnpedia.draft.places import Place, resolve
 from nnpedia.draft.recurring import is_kept
-from nnpedia.draft.sighting import Candidate, Kind, Pair, Sighting, holds, host_path
+from nnpedia.draft.sighting import Candidate, Kind, Pair, Sighting, holds, host_path, layout_of
 from nnpedia.family import Family
 from nnpedia.vocabulary import ValueSpec
 
@@ -37,6 +37,7 @@ class Said:
         absent: Why the model has none, where that was seen.
         todo: Why it is not worked out.
         taken: What another family says of it, whole, where a recurrence reads like that family's.
+        layout: Its layout, where that is not the vocabulary's.
         others: What else it may be, where that was searched for.
         by_class: The address on blocks of other classes.
     """
@@ -45,6 +46,7 @@ class Said:
     absent: str | None = None
     todo: str | None = None
     taken: ValueSpec | None = None
+    layout: str | None = None
     others: list[ValueSpec] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     by_class: dict[str, str] = field(default_factory=dict)
@@ -174,7 +176,8 @@ def _said(seen: Sighting, pair: Pair, pool: Sequence[Family]) -> Said:
     ]
     everywhere = sorted((one for one in everywhere if one.loads), key=lambda one: (-len(one.loads), one.rank))
     if everywhere:
-        return Said(everywhere[:12])
+        layout = layout_of(seen, having[0], pair)
+        return Said(everywhere[:12], layout=layout if layout != spec.layout else None)
     return _by_class(seen, pair, having, found)
 
 

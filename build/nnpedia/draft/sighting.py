@@ -235,11 +235,17 @@ def host_path(kind: Kind, host: str) -> str | None:
     return None if part is None else part.host
 
 
+def layout_of(seen: Sighting, kind: Kind, pair: Pair) -> str:
+    """The layout a block has a value in: the one it was seen in, else the vocabulary's."""
+    own = kind.feeding.layouts if kind.feeding and pair[0] == "mlp" else {}
+    return own.get(pair[1]) or seen.vocabulary.values[pair[0]][pair[1]].layout
+
+
 def _candidates(seen: Sighting, kind: Kind, pair: Pair, targets: list[Tensor]) -> dict[Place, Candidate]:
     path = host_path(kind, pair[0])
     if path is None:
         return {}
-    axes = seen.vocabulary.axes_of(seen.vocabulary.values[pair[0]][pair[1]].layout)
+    axes = seen.vocabulary.axes_of(layout_of(seen, kind, pair))
     scales = seen.scales if pair[1] in ("attention_output", "mlp_output", "linear_attn_output") else None
     loads: dict[Place, set[str]] = {}
     ranks: dict[Place, tuple[int, ...]] = {}
@@ -276,7 +282,7 @@ def holds(seen: Sighting, kind: Kind, pair: Pair, spec: ValueSpec) -> frozenset[
     path = host_path(kind, pair[0])
     if path is None or spec.at is None:
         return frozenset()
-    axes = seen.vocabulary.axes_of(spec.layout)
+    axes = seen.vocabulary.axes_of(layout_of(seen, kind, pair))
     good = set()
     for label, recording in seen.recordings.items():
         try:

@@ -102,6 +102,8 @@ def _difference(seen: Sighting, said: Said, spec: ValueSpec) -> dict[str, Any] |
         return None
     place = best.place
     entry: dict[str, Any] = {"at": place.at}
+    if said.layout is not None and said.layout != spec.layout:
+        entry["layout"] = said.layout
     if place.native:
         entry["native"] = place.native
     if place.scale:
@@ -131,7 +133,7 @@ def _taken(taken: ValueSpec, spec: ValueSpec) -> dict[str, Any] | None:
 
 def is_base(said: Said, spec: ValueSpec) -> bool:
     """Whether a base's place is the one said, or as good as it."""
-    if spec.at is None or not said.choices:
+    if spec.at is None or not said.choices or (said.layout is not None and spec.layout != said.layout):
         return False
     place = Place(spec.at, spec.native, spec.scale, spec.copies)
     best = said.choices[0]

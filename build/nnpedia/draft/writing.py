@@ -7,8 +7,10 @@ from typing import Any
 
 import yaml
 
+from nnpedia.draft.places import resolve
 from nnpedia.draft.proving import Draft, exceptions
 from nnpedia.draft.said import order_of, parts_of
+from nnpedia.draft.sighting import host_path
 from nnpedia.draft.spec import differences, name_differences, sizes_of
 from nnpedia.draft.tree import Containers
 
@@ -19,7 +21,7 @@ def spec_of(draft: Draft) -> dict[str, Any]:
     spec: dict[str, Any] = {"family": draft.name, "title": _title(draft.subject.architecture)}
     if base is not None:
         spec["extends"] = base.family
-    spec["subtitle"] = "Drafted from a live model; what sets it apart is not written yet."
+    spec["subtitle"] = draft.subtitle
     spec["architecture"] = draft.subject.architecture
     parts = parts_of(seen)
     if base is None or list(base.parts) != parts:
@@ -45,6 +47,8 @@ def spec_of(draft: Draft) -> dict[str, Any]:
     order = order_of(seen, draft.said)
     if order != list((base.values if base else seen.vocabulary.values)["linear_attn"]):
         spec["order"] = {"linear_attn": order}
+    if _shared_first(draft):
+        spec.setdefault("order", {})["mlp"] = ["shared_expert_output", "routed_output"]
     laws: dict[str, dict[str, Any]] = {}
     for (host, name), entry in exceptions(draft, base.laws if base else seen.vocabulary.laws):
         laws.setdefault(host, {})[name] = entry
@@ -57,6 +61,25 @@ def spec_of(draft: Draft) -> dict[str, Any]:
     if draft.about:
         spec["about"] = draft.about
     return spec
+
+
+def _shared_first(draft: Draft) -> bool:
+    """Whether the forward gives the shared expert's output before the routed experts' sum, other than its base's."""
+    seen, found = draft.seen, []
+    for name in ("shared_expert_output", "routed_output"):
+        at = draft.said["mlp", name].at
+        kind = next((kind for kind in seen.kinds if kind.targets.get(("mlp", name))), None)
+        path = None if kind is None else host_path(kind, "mlp")
+        event = (
+            resolve(at.place.at, seen.first, path, kind.block.path, seen.names.natives)
+            if at is not None and kind is not None and path is not None
+            else None
+        )
+        found.append(event)
+    if found[0] is None or found[1] is None:
+        return False
+    given = list((draft.base.values if draft.base else seen.vocabulary.values)["mlp"])
+    return found[0].order < found[1].order and given.index("routed_output") < given.index("shared_expert_output")
 
 
 def _final_norm(around: Containers) -> dict[str, str] | None:

@@ -46,6 +46,11 @@ def _dense_first(draft: Draft) -> bool:
     return mixtures == {True, False}
 
 
+@badge("weighted-inputs")
+def _weighted_inputs(draft: Draft) -> bool:
+    return any(kind.feeding and kind.feeding.layouts for kind in kinds_of(draft))
+
+
 @badge("sigmoid-router")
 def _sigmoid_router(draft: Draft) -> bool:
     for kind in kinds_of(draft):
@@ -55,6 +60,10 @@ def _sigmoid_router(draft: Draft) -> bool:
         squashed = torch.sigmoid(logits[0].float()).flatten()
         for event in draft.seen.first.within(part.host):
             of_its_size = event.tensor.numel() == squashed.numel() and event.tensor.is_floating_point()
-            if of_its_size and same(event.tensor.float().flatten(), squashed, 16.0):
+            if not of_its_size:
+                continue
+            made = event.tensor.float().flatten()
+            chosen = made != 0  # of a router that squashes only the scores it has chosen, the others are zero
+            if bool(chosen.any()) and event.access == "output" and same(made, squashed * chosen, 16.0):
                 return True
     return False

@@ -30,6 +30,24 @@ def _rotation(draft: Draft, host: str, queries: Tensor) -> tuple[str, bool] | No
             how = _turned(before, queries)
             if how is not None:
                 return how
+    return _turned_earlier(draft, host, axes, sizes)
+
+
+def _turned_earlier(draft: Draft, host: str, axes: tuple[str, ...], sizes: dict[str, int]) -> tuple[str, bool] | None:
+    """The same of two tensors in their own layout, where the queries are normed or scaled after they are turned."""
+    called = draft.seen.first.within(host)
+    turning = [e for e in called if any("rotary" in name or "rope" in name for name in e.operations[:1])]
+    length = sizes["batch"] * sizes["num_heads"] * sizes["seq"] * sizes["qk_head_dim"]
+    there = [
+        e for e in turning if e.tensor.numel() == length and e.tensor.is_floating_point() and len(e.operations) == 1
+    ]
+    for before in (e for e in there if e.access != "output"):
+        for after in (e for e in there if e.access == "output" and e.tensor.shape == before.tensor.shape):
+            for _, left in laid_out(before.tensor, axes, sizes):
+                for _, right in laid_out(after.tensor, axes, sizes):
+                    how = _turned(left, right)
+                    if how is not None:
+                        return how
     return None
 
 
