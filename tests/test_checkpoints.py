@@ -188,7 +188,7 @@ def test_names_that_stand_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "is not there" in refusal(tmp_path / "nothing")
     assert "is not there" in refusal("./nothing")
-    assert "is not a folder" in refusal(str(tmp_path / "file"))
+    assert "is a file, not a folder" in refusal(str(tmp_path / "file"))
     assert "no family 'lama'; did you mean 'llama'?" in refusal("lama:forge")
     assert "llama has no checkpoint 'frge'; did you mean 'forge'?" in refusal("llama:frge")
     assert "neither a folder here nor a repository" in refusal("a/b/c")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from forged import PROMPT, chooses_experts, each_family, folder, full
+from forged import PROMPT, chooses_experts, each_family, folder, full, spec
 from reading import everything, in_order, reading
 
-from nnpedia import ReadTooLate, StandardizedTransformer
+from nnpedia import ReadTooLate, StandardizedTransformer, Unavailable
+from nnpedia.observe import host_at
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -37,8 +39,6 @@ def fresh(family: str) -> Any:
 
 def place(model: Any, name: str) -> tuple[str, str]:
     """The first place of `NAMES` that the last block has."""
-    from nnpedia.observe import host_at
-
     last = model.num_layers - 1
     return next(
         (host, value)
@@ -48,8 +48,6 @@ def place(model: Any, name: str) -> tuple[str, str]:
 
 
 def read(model: Any, name: str) -> torch.Tensor:
-    from nnpedia.observe import host_at
-
     host, value = place(model, name)
     return getattr(host_at(model, model.num_layers - 1, host), value).clone()
 
@@ -173,3 +171,55 @@ def test_an_edit_in_one_step_is_made_in_that_step(family: str) -> None:
 
     clean, changed = logits(False), logits(True)
     assert [torch.equal(a, b) for a, b in zip(clean, changed, strict=True)] == [True, True, False]
+
+
+@each_family
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_what_a_step_gave_is_not_written_over_by_the_next(family: str, cache: str) -> None:
+    """A cache of a fixed length is one buffer, and keys and values are read out of it."""
+    model = full(family)
+    if cache == "static" and not model._module._can_compile_fullgraph:
+        pytest.skip("transformers gives the class no static cache")
+    kept: list[tuple[Any, torch.Tensor, torch.Tensor]] = []
+    layer = model.num_layers - 1
+    clean = everything(model)
+    spots = [spot for spot in in_order(model) if spot[0] in (layer, None) and isinstance(clean[spot], torch.Tensor)]
+    options = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "use_cache": True}
+    if cache == "static":
+        options |= {"cache_implementation": "static", "disable_compile": True}
+    with torch.no_grad(), model.generate(PROMPT, **options) as tracer:
+        for _step in tracer.iter[:3]:
+            for spot in spots:
+                with contextlib.suppress(Unavailable):  # a mask that generation leaves out
+                    value = getattr(host_at(model, spot[0], spot[1]), spot[2])
+                    kept.append((spot, value, value.clone()))
+    assert len(kept) >= 3 * (len(spots) - 1)
+    assert [spot for spot, value, then in kept if not torch.equal(value, then)] == []
+
+
+@each_family
+def test_a_kept_state_edited_in_place_is_the_state_of_the_next_step(family: str) -> None:
+    """It is handed out as a copy, and goes back."""
+    if spec(family).values.get("linear_attn", {"state_output": None}).get("state_output") is None:
+        pytest.skip("no recurrent state")
+    model = full(family)
+    layer = next((n for n in range(model.num_layers) if host_at(model, n, "linear_attn") is not None), None)
+    if layer is None:
+        pytest.skip("no recurrent block in this checkpoint")
+    host = host_at(model, layer, "linear_attn")
+
+    def last_logits(way: str) -> torch.Tensor:
+        options = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "use_cache": True}
+        with torch.no_grad(), model.generate(PROMPT, **options) as tracer:
+            for step in tracer.iter[:3]:
+                if step == 1 and way == "in place":
+                    host.state_output[:] *= 0.5
+                    host.state_output[:] *= 0.5
+                elif step == 1 and way == "assigned":
+                    host.state_output = host.state_output * 0.25
+                logits = model.logits.clone().save()
+        return logits
+
+    edited = last_logits("in place")
+    assert torch.equal(edited, last_logits("assigned"))
+    assert not torch.equal(edited, last_logits("not at all"))

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
         CheckpointError,
         LayoutError,
         NnpediaError,
+        NoSuchBlock,
         OutsideTrace,
+        PaddingWarning,
+        PromptError,
         ReadOnly,
         ReadTooLate,
         Unavailable,
         UnknownFamily,
+        UnknownKeyword,
     )
     from nnpedia.model import StandardizedTransformer
 
@@ -34,11 +38,15 @@ _HOMES = {
             "CheckpointError",
             "LayoutError",
             "NnpediaError",
+            "NoSuchBlock",
             "OutsideTrace",
+            "PaddingWarning",
+            "PromptError",
             "ReadOnly",
             "ReadTooLate",
             "Unavailable",
             "UnknownFamily",
+            "UnknownKeyword",
         ),
         "nnpedia.errors",
     ),
@@ -48,12 +56,16 @@ __all__ = [
     "CheckpointError",
     "LayoutError",
     "NnpediaError",
+    "NoSuchBlock",
     "OutsideTrace",
+    "PaddingWarning",
+    "PromptError",
     "ReadOnly",
     "ReadTooLate",
     "StandardizedTransformer",
     "Unavailable",
     "UnknownFamily",
+    "UnknownKeyword",
 ]
 
 

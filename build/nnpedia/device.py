@@ -28,7 +28,12 @@ def usable(device: Any) -> Any:
         kind = torch.device(device).type
     except (RuntimeError, TypeError):
         raise ModelError(f"there is no device {device!r}; there is 'cpu', 'cuda' and 'auto'") from None
-    if kind not in ("cpu", "meta") and kind != accelerator():
+    if kind == "meta":
+        raise ModelError(
+            "on the device 'meta' weights hold no numbers: leave device out, for nothing loads before the first trace, "
+            "and model.scan(prompt) tells shapes without weights"
+        )
+    if kind != "cpu" and kind != accelerator():
         there = accelerator() or "none"
         raise ModelError(f"the device {str(device)!r} is not there (accelerators here: {there}); 'auto' takes what is")
     return device

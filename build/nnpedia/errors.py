@@ -52,6 +52,22 @@ class ModelError(NnpediaError):
     """A wrong use of a live model."""
 
 
+class UnknownKeyword(ModelError, TypeError):
+    """A keyword that a load does not take; the message has the nearest spelling. Also a `TypeError`, as Python's is."""
+
+
+class NoSuchBlock(ModelError, IndexError):
+    """A block that the model does not have; also an `IndexError`, which ends a loop over blocks by number."""
+
+
+class PromptError(ModelError):
+    """Something a model cannot be run on: no text and no ids, no tokens, or tokens that the model does not have."""
+
+
+class PaddingWarning(UserWarning):
+    """Padded token ids came without a mask: the model reads their padding as text."""
+
+
 class Unavailable(ModelError):
     """A value this model, this block or this load does not have; the message says why.
 

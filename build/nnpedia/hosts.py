@@ -7,6 +7,7 @@ one `Value` per standard name. The classes are keyed by the hosts' places in the
 
 from __future__ import annotations
 
+import operator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from nnsight.intervention.interleaver import Mediator, OutOfOrderError
 from nnsight.intervention.source import SourceNotAvailable
 
 from nnpedia import formula
-from nnpedia.errors import AddressError, ModelError, NnpediaError, ReadTooLate, Unavailable, nearest
+from nnpedia.errors import AddressError, ModelError, NnpediaError, NoSuchBlock, ReadTooLate, Unavailable, nearest
 from nnpedia.family import Family
 from nnpedia.forwards import opened
 from nnpedia.values import Value
@@ -197,6 +198,12 @@ class Host(Hosting, Envoy):
             refuse_unknown(self, name)
         super().__setattr__(name, value)
 
+    def edit(self, **options: Any) -> Any:
+        """nnsight's `edit`, of the model as a whole: no run of the model would make the edit of a part."""
+        if self.parent is not None:
+            raise ModelError("an edit is made in runs of what was edited: write model.edit()", where=self.place)
+        return super().edit(**options)
+
     def _names(self) -> list[str]:
         """The standard values that can be asked of this host, and its modules."""
         return [*self.family.values[self.host_name], *self._child_map]
@@ -206,6 +213,23 @@ class Host(Hosting, Envoy):
         for name in self.family.virtual:
             self.__dict__.pop(f"_virtual_{name}", None)
         super()._update(module)
+
+
+class Blocks(Envoy):
+    """The blocks, by number: `model.layers[3]`, `model.layers[-1]`, `model.layers[2:4]`."""
+
+    def __getitem__(self, key: Any) -> Any:
+        """A block, or a list of them; raises `NoSuchBlock` with the numbers there are."""
+        if isinstance(key, slice):
+            return super().__getitem__(key)
+        there = f"there are {len(self)} blocks, model.layers[0] to model.layers[{len(self) - 1}]"
+        try:
+            number = int(key) if isinstance(key, str) and key.isdecimal() else operator.index(key)
+        except TypeError:
+            raise NoSuchBlock(f"a block has a number, and {key!r} is none; {there}", where="model.layers") from None
+        if not -len(self) <= number < len(self):
+            raise NoSuchBlock(f"there is no block {number}; {there}", where="model.layers")
+        return super().__getitem__(number)
 
 
 class VirtualHost(Hosting):

@@ -13,6 +13,9 @@ import torch
 
 from nnpedia.errors import CheckpointError, NnpediaError
 
+#: Keywords of `from_pretrained` that say how a Hub id becomes the folder that is loaded.
+FETCHING = ("token", "cache_dir", "local_files_only", "force_download")
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -22,6 +25,7 @@ class Opened:
     config: Any
     tokenizer: Any
     load: dict[str, Any]
+    model_class: Any = None  # the transformers class that loads; `None` for a module, which is loaded already
 
     @property
     def model_type(self) -> str:
@@ -29,21 +33,36 @@ class Opened:
 
 
 def open_checkpoint(
-    checkpoint: str | Path | torch.nn.Module, revision: str | None, tokenizer: Any, load: dict[str, Any]
+    checkpoint: str | Path | torch.nn.Module,
+    revision: str | None,
+    tokenizer: Any,
+    load: dict[str, Any],
+    given: dict[str, Any],
 ) -> Opened:
-    """Resolve a checkpoint to a folder or a module; raises `CheckpointError` in one line."""
+    """Resolve a checkpoint to a folder or a module; raises `CheckpointError` in one line.
+
+    What `given` says of fetching is taken out of it.
+    """
     if isinstance(checkpoint, torch.nn.Module):
         return _open_module(checkpoint, tokenizer, load)
+    if hasattr(checkpoint, "_module"):
+        raise CheckpointError(
+            f"a {type(checkpoint).__name__} is a model already: pass the module or the name it came from"
+        )
     import transformers
     from transformers import AutoConfig
 
     from nnpedia.checkpoints import resolve
 
-    folder = str(resolve(checkpoint, revision))
+    how = {name: given.pop(name) for name in FETCHING if name in given}
+    folder = str(resolve(checkpoint, revision, **how))
     with reading(str(checkpoint)):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    check_choices(getattr(transformers, (config.architectures or [""])[0], None), load)
-    return Opened(folder, config, tokenizer or load_tokenizer(folder), load)
+    model_class = getattr(transformers, (config.architectures or [""])[0], None)
+    check_choices(model_class, load)
+    return Opened(
+        folder, config, tokenizer or load_tokenizer(folder), load, model_class or transformers.PreTrainedModel
+    )
 
 
 def check_choices(model_class: Any, load: dict[str, Any]) -> None:

@@ -10,19 +10,32 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-from nnpedia.hosts import PATHS, Host, Hosting, axis_sizes, find_child, host_class, host_of, host_classes, renames  # isort: skip  (nnsight first)
 from nnsight.modeling.transformers import TransformersModel
 from torch._guards import detect_fake_mode
 
-from nnpedia import formula
+from nnpedia import formula, prompts
 from nnpedia.batching import RepeatingBatcher
+from nnpedia.containers import shares
 from nnpedia.device import usable
+from nnpedia.edits import repeat
 from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, for_config, load_family, present
 from nnpedia.forwards import Forwards, open_forwards
 from nnpedia.functions import FUNCTIONS
 from nnpedia.handoffs import shorten
+from nnpedia.hosts import (
+    PATHS,
+    Blocks,
+    Host,
+    Hosting,
+    axis_sizes,
+    find_child,
+    host_class,
+    host_classes,
+    host_of,
+    renames,
+)  # isort: skip  (nnsight first)
+from nnpedia.keywords import check_keywords
 
 log = logging.getLogger("nnpedia")
 
@@ -41,7 +54,7 @@ class Call:
     """The forward call in progress: its count in this run, its rows, its length, each row's last real position.
 
     `cache` is the one it continues, when it was given one that holds something. `kept` are the positions that
-    `logits_to_keep` picks one by one, when it does.
+    `logits_to_keep` picks one by one, when it does. `buffers` is a cache that later calls write over in place.
     """
 
     index: int
@@ -50,11 +63,19 @@ class Call:
     last: torch.Tensor
     cache: Any = None
     kept: torch.Tensor | None = None
+    buffers: Any = None
 
     @property
     def decodes(self) -> bool:
         """Whether it is one token more of a text whose past is in the cache."""
         return self.seq == 1 and self.cache is not None
+
+
+@dataclass
+class Progress:
+    """How far a run is: the forward call in progress, seen alike by a model and by the edited copies of it."""
+
+    call: Call | None = None
 
 
 class StandardizedTransformer(TransformersModel, Host):
@@ -69,10 +90,15 @@ class StandardizedTransformer(TransformersModel, Host):
         device: Where the weights go when they load; `"auto"` is an accelerator if there is one.
         revision: The commit, branch or tag of a Hub id.
         families: The folder of family specs; `None` is the encyclopedia's own.
+        **kwargs: What `from_pretrained` takes, and attributes of the config to set.
 
     Nothing is loaded before the first trace but the config and the tokenizer. Raises
-    `CheckpointError` for a checkpoint that cannot be had and `UnknownFamily` for a `model_type`
-    that no family describes.
+    `CheckpointError` for a checkpoint that cannot be had, `UnknownFamily` for a `model_type`
+    that no family describes and `UnknownKeyword` for a keyword that nothing takes.
+
+    What `model.edit()` keeps is made in every forward of a run, so in each step of a generation; a block
+    that loops over `tracer.iter` says itself in which. Token ids that are padded and come without
+    `attention_mask` run as they are, with a `PaddingWarning`.
     """
 
     _batcher_class = RepeatingBatcher
@@ -111,14 +137,16 @@ class StandardizedTransformer(TransformersModel, Host):
         load = {key: value for key, value in asked.items() if value is not None}
         from nnpedia.loading import open_checkpoint, reading
 
-        opened = open_checkpoint(checkpoint, revision, kwargs.pop("tokenizer", None), load)
+        opened = open_checkpoint(checkpoint, revision, kwargs.pop("tokenizer", None), load, kwargs)
+        if kwargs:
+            check_keywords(kwargs, StandardizedTransformer.__init__, opened.config, opened.model_class)
         self.family = for_config(find_family(opened.model_type, families), opened.config)
         self.__class__ = host_class("model", self.family, StandardizedTransformer)
         self.asked: dict[int, list[tuple[Hosting, str]]] = {}
         self.kept: dict[int, tuple[tuple[str, int], dict[str, Any]]] = {}
         self.probing = False
         self.forwards = Forwards()
-        self._current: Call | None = None
+        self.progress = Progress()
         self._opened: torch.nn.Module | None = None
         named = str(checkpoint) if isinstance(opened.source, str) else type(opened.source).__name__
         with reading(named, "it cannot be loaded so"):
@@ -127,7 +155,8 @@ class StandardizedTransformer(TransformersModel, Host):
                 task="text-generation",
                 tokenizer=opened.tokenizer,
                 rename=renames(self.family),
-                envoys={PATHS[host]: envoy for host, envoy in reversed(host_classes(self.family).items())},
+                envoys={PATHS[host]: envoy for host, envoy in reversed(host_classes(self.family).items())}
+                | {"layers": Blocks},
                 **opened.load,
                 **kwargs,
             )
@@ -174,6 +203,14 @@ class StandardizedTransformer(TransformersModel, Host):
         """The values in the order one forward reaches them, one block standing for all."""
         return forward_order(self.family)
 
+    def position(self, host: Hosting, name: str) -> tuple[int, int]:
+        """Where in one forward a value is reached; what comes earlier is less."""
+        order = self.forward_order()
+        place = order.index(f"{host.host_name}.{name}")
+        if host.host_name != "model":
+            return int(host.block.path.rsplit(".", 1)[-1]), place
+        return (-1 if place < order.index("layers.layer_input") else self.num_layers), place
+
     def forward_names(self, host: str, *names: str) -> list[str]:
         """These values of a host, in the order the forward reaches them."""
         return sorted(names, key=[name.split(".")[1] for name in self.values(host)].index)
@@ -218,6 +255,14 @@ class StandardizedTransformer(TransformersModel, Host):
         """Whether a forward call has begun."""
         return self._current is not None
 
+    @property
+    def _current(self) -> Call | None:
+        return self.progress.call
+
+    @_current.setter
+    def _current(self, call: Call | None) -> None:
+        self.progress.call = call
+
     def call(self) -> Call:
         """The forward call in progress; raises `OutsideTrace` when none is."""
         if self._current is None:
@@ -232,6 +277,14 @@ class StandardizedTransformer(TransformersModel, Host):
         if not self.running or self.call().index < step:
             _ = self.inputs
         return self.call()
+
+    def overwrites(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies in the buffers of the running call's cache, which the next call writes over."""
+        call = self._current
+        if call is None or call.buffers is None:
+            return False
+        held = [each for layer in call.buffers.layers for each in vars(layer).values()]
+        return any(isinstance(each, torch.Tensor) and shares(tensor, each) for each in held)
 
     def call_sizes(self) -> dict[str, int]:
         call = self.call()
@@ -253,17 +306,42 @@ class StandardizedTransformer(TransformersModel, Host):
 
     def interleave(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """nnsight's driver of every run, with the size of each forward call noted on the way."""
-        if not self.dispatched and detect_fake_mode() is None:
-            self.dispatch()
+        self._prepare()
         self.asked.clear()
         self.kept.clear()
+        repeat(self._edits)
+        self.forwards.open(mediator.code for mediator in (*self._edits, *self.interleaver.mediators))
+        with self._noting():
+            return super().interleave(fn, *args, **kwargs)
+
+    def _prepare(self) -> None:
+        """Load the weights, unless only shapes are asked for, and open the forwards that values lie inside of."""
+        if not self.dispatched and detect_fake_mode() is None:
+            self.dispatch()
         if self._opened is not self._module:
             self._opened = self._module
             shorten(self._module)
             self.forwards = open_forwards(self)
-        self.forwards.open(mediator.code for mediator in (*self._edits, *self.interleaver.mediators))
-        with self._noting():
-            return super().interleave(fn, *args, **kwargs)
+
+    def _shallow_copy(self) -> Any:
+        """The copy that an edit is kept on; it shares the modules, so they are the loaded ones from here on."""
+        self._prepare()
+        return super()._shallow_copy()
+
+    def _batch_size(self, *inputs: Any, **kwargs: Any) -> int:
+        """How many rows an invoke gives; raises `PromptError` for something that is no prompt."""
+        prompts.check_type(inputs)
+        rows = super()._batch_size(*inputs, **kwargs)
+        prompts.check_some(inputs, rows)
+        return rows
+
+    def _batch(self, invokes: list[Any], fn: Any) -> tuple[Any, Any]:
+        """The call that the invokes make together; raises `PromptError`, and warns of padding without a mask."""
+        args, kwargs = super()._batch(invokes, fn)
+        if invokes and not args:
+            prompts.check_rows(self, kwargs)
+        prompts.warn_of_padding(self, invokes)
+        return args, kwargs
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
@@ -290,7 +368,8 @@ class StandardizedTransformer(TransformersModel, Host):
         cache = next((kwargs[name] for name in CACHES if kwargs.get(name) is not None), None)
         keep = kwargs.get("logits_to_keep")
         kept = positions[keep.to(positions.device)] if isinstance(keep, torch.Tensor) else None
-        self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None, kept)
+        buffers = cache if getattr(cache, "is_compileable", False) else None  # of one length, so that it compiles
+        self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None, kept, buffers)
 
     def _load_meta(self, *args: Any, **kwargs: Any) -> torch.nn.Module:
         """The module without weights; it runs as the loaded one does, not as in training, which keeps no cache."""

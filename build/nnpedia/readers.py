@@ -101,16 +101,34 @@ def _no_state(host: Hosting) -> torch.Tensor:
 
 
 def _assign_kept_state(host: Hosting, value: torch.Tensor) -> None:
-    state = _state_of_the_step(host)
+    _, state = _served_state(host, _after_the_kernel(host))
     state.copy_(_laid_out_as_kept(host, value))
 
 
 @reader("recurrence.kept_state", _assign_kept_state)
 def kept_state(host: Hosting) -> torch.Tensor:
-    """The cache's state after a decode step, whose kernel writes it in place, in the layout of `state_output`."""
-    state = _state_of_the_step(host)
+    """The cache's state after a decode step, whose kernel writes it in place, in the layout of `state_output`.
+
+    A copy, as the next step writes over it; what is edited in place goes back when the trace moves on.
+    """
+    from nnsight.intervention.eproperty import WriteBack
+    from nnsight.intervention.interleaver import Mediator
+
+    mediator = Mediator.current("kept_state")
+    location = _after_the_kernel(host)
+    occurrence = mediator.wanted(location)
+    raw, state = _served_state(host, location)
     pattern = host.family.pattern(host.family.values[host.host_name]["state_output"])
-    return state if pattern is None else pattern.split(state, host.axis_sizes())
+    view = (state if pattern is None else pattern.split(state, host.axis_sizes())).clone()
+    version = view._version
+
+    def back() -> Any:
+        if view._version != version:
+            state.copy_(_laid_out_as_kept(host, view))
+        return raw
+
+    mediator.transform = WriteBack(back, view, kept_state, location, occurrence)
+    return view
 
 
 def _laid_out_as_kept(host: Hosting, value: torch.Tensor) -> torch.Tensor:
@@ -118,15 +136,21 @@ def _laid_out_as_kept(host: Hosting, value: torch.Tensor) -> torch.Tensor:
     return value if pattern is None else pattern.merge(value, value)
 
 
-def _state_of_the_step(host: Hosting) -> torch.Tensor:
-    """These rows of the state in the cache, once the kernel of this decode step is through."""
+def _after_the_kernel(host: Hosting) -> str:
+    """Where a decode step has the outputs of its kernel, which has written the state by then."""
+    outputs = type(host).head_outputs.decoded  # type: ignore[attr-defined]
+    location: str = outputs.locate(host)
+    return location
+
+
+def _served_state(host: Hosting, location: str) -> tuple[Any, torch.Tensor]:
+    """The outputs of a decode step's kernel, and these rows of the state that it has left in the cache."""
     from nnpedia.steps import served
 
-    outputs = type(host).head_outputs.decoded  # type: ignore[attr-defined]
-    served(host, outputs.locate(host))
+    raw = served(host, location)
     rows = host.root.rows()
     state: torch.Tensor = host.root.call().cache.layers[host.module.layer_idx].recurrent_states[0]
-    return state[rows.start : rows.start + rows.size]
+    return raw, state[rows.start : rows.start + rows.size]
 
 
 @reader("mamba2.step_decays")

@@ -118,7 +118,7 @@ class Value(property):
         raw = served(host, location)
         native = self._take(host, raw)
         view, rows = self._split(host, native)
-        if refuses_edits(view):
+        if refuses_edits(view) or host.root.overwrites(view):
             view = view.clone()
         elif self._address.access != "output" and view.requires_grad:
             view = view.view_as(view)  # others may read the same tensor: its gradient here is that of this call only
@@ -337,13 +337,22 @@ class Value(property):
         if mediator.iteration:
             raise  # a loop over steps that outran the run: nnsight ends it with a warning
         asked = host.root.asked.get(id(mediator), [])
-        before = f" after {asked[-2][0].place}.{asked[-2][1]}" if len(asked) > 1 else ""
-        order = ", ".join(host.root.forward_order())
-        raise ReadTooLate(
-            f"{self.name} was asked for{before}, and the forward had passed it or never reaches it; "
-            f"in one trace, block by block, ask in the order {order}",
-            where=host.place,
-        ) from None
+        raise ReadTooLate(too_late(host, self.name, asked[-2] if len(asked) > 1 else None), where=host.place) from None
+
+
+def too_late(host: Hosting, name: str, before: tuple[Hosting, str] | None) -> str:
+    """What to say of a value that the forward had passed, or never reaches, when trace code asked for it."""
+    root, passed = host.root, "the forward had passed it or never reaches it"
+    if before is None:
+        told = f"{name} was asked for, and {passed}"
+    else:
+        mine, other = f"{host.place}.{name}", f"{before[0].place}.{before[1]}"
+        told = f"{name} was asked for after {other}, and "
+        late = root.position(host, name) < root.position(*before)
+        told += f"the forward reaches it before: read {mine} first, then {other}" if late else passed
+    if root.running and root.call().index > 0:
+        return f"{told}; outside of `for step in tracer.iter[…]` a value is that of the first forward of the run"
+    return f"{told}; model.forward_order() lists the order within a block"
 
 
 @cache

@@ -113,29 +113,50 @@ def reference_config(family: Family, checkpoint: Any) -> Any:
     return configs.reference(family, checkpoint)
 
 
-def resolve(checkpoint: str | Path, revision: str | None = None) -> Path:
+def resolve(checkpoint: str | Path, revision: str | None = None, **how: Any) -> Path:
     """The folder a checkpoint's name stands for, checked so that loading it can only fail for deeper reasons.
 
     Args:
         checkpoint: A folder; `family:forge` or `family:<package name>`; or a Hub id.
         revision: Of a Hub id: a commit, tag or branch. Left out, the commit a spec pins for this id, else main.
+        **how: Of a Hub id: how it is fetched, see `nnpedia.checkpoints.hub.fetch`.
 
     Raises `CheckpointError`, one line, when there is no such checkpoint or it is refused.
     """
     from nnpedia.checkpoints import hub
+    from nnpedia.family import family_folders
 
+    if not isinstance(checkpoint, str | Path) or not str(checkpoint).strip():
+        raise CheckpointError(
+            f"{checkpoint!r} names no checkpoint: give a folder, a Hub id such as 'openai-community/gpt2', "
+            "or family:name such as 'llama:forge'"
+        )
     text = os.fspath(checkpoint)
     folder = Path(text).expanduser()
-    if folder.is_dir():
+    try:
+        kind = "a folder" if folder.is_dir() else "a file" if folder.exists() else ""
+    except (OSError, ValueError) as error:  # longer than any path, or with a null character in it
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CheckpointError(f"{text[:60]!r}… can be neither a folder nor a name: {reason.lower()}") from None
+    if kind == "a folder":
         hub.inspect(folder, text)
         return folder.absolute()
-    if isinstance(checkpoint, Path) or text.startswith((".", "/", "~")) or folder.exists():
-        raise CheckpointError(f"the checkpoint {text} is {'not a folder' if folder.exists() else 'not there'}")
+    if kind == "a file":
+        raise CheckpointError(
+            f"the checkpoint {text} is a file, not a folder: give the folder that holds config.json and *.safetensors"
+        )
+    if isinstance(checkpoint, Path) or text.startswith((".", "/", "~")):
+        raise CheckpointError(f"the checkpoint {text} is not there")
     if ":" in text:
         name, _, which = text.partition(":")
         family = _family(name, text)
         return materialize(runnable(family, which), family)
-    return hub.fetch(text, revision or pinned(text))
+    try:
+        return hub.fetch(text, revision or pinned(text), **how)
+    except CheckpointError as error:
+        if text not in family_folders(cache.families_folder()):
+            raise
+        raise CheckpointError(f"{error.message}; of the family {text} there is {text}:{FORGE}") from None
 
 
 def pinned(checkpoint: str) -> str | None:

@@ -18,9 +18,10 @@ UNWANTED = ["*/*", "consolidated*"]  # other formats' copies of the same weights
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
-def fetch(checkpoint: str, revision: str | None = None) -> Path:
+def fetch(checkpoint: str, revision: str | None = None, **how: Any) -> Path:
     """The folder of a Hub checkpoint at a revision, downloaded when the Hub's cache does not have it.
 
+    `how` is what `snapshot_download` takes besides: `token`, `cache_dir`, `local_files_only`, `force_download`.
     Raises `CheckpointError`, one line, when the repository or revision is not there or not open to
     this user, when it cannot be reached, or when `inspect` refuses what it holds.
     """
@@ -28,7 +29,8 @@ def fetch(checkpoint: str, revision: str | None = None) -> Path:
 
     at = f"{checkpoint}@{revision}" if revision else checkpoint
     try:
-        folder = Path(snapshot_download(checkpoint, revision=revision, allow_patterns=WANTED, ignore_patterns=UNWANTED))
+        wanted = {"revision": revision, "allow_patterns": WANTED, "ignore_patterns": UNWANTED, **how}
+        folder = Path(snapshot_download(checkpoint, **wanted))
     except errors.GatedRepoError:
         raise _refused(at, "is gated: accept its terms on the Hub and log in with `hf auth login`") from None
     except errors.RevisionNotFoundError:
@@ -36,7 +38,8 @@ def fetch(checkpoint: str, revision: str | None = None) -> Path:
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise _refused(at, "is neither a folder here nor a repository on the Hub (or it is private)") from None
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
-        raise _refused(at, f"is not in the Hub's cache here, and {_unreachable()}") from None
+        why = "local_files_only asks for nothing else" if how.get("local_files_only") else _unreachable()
+        raise _refused(at, f"is not in the Hub's cache here, and {why}") from None
     except (TypeError, KeyError, AttributeError) as error:  # a proxy's page, a mirror that lacks something
         raise _refused(at, f"could not be fetched: what answers is no Hub ({_first_line(error)})") from None
     except Exception as error:  # the HTTP library's own, whichever the Hub's client uses
