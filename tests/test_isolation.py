@@ -226,6 +226,8 @@ def test_secrets_are_told_by_their_names() -> None:
              "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "DB_PASSWORD", "PGPASSWORD", "SENTRY_DSN")  # fmt: skip
     secret = dict.fromkeys(named, "x") | {"PIP_INDEX_URL": "https://me:word@index"}
     assert sandbox.scrubbed(kept | secret) == kept
+    harmless = {name: value for name, value in kept.items() if name != "KEYBOARD"}
+    assert sandbox.allowed(kept | secret | {"BANK": "1234", "MY_NNPEDIA": "x"}) == harmless
 
 
 @on_linux

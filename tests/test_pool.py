@@ -50,6 +50,26 @@ def test_a_failure_is_one_line_and_the_others_stand(function: str, cause: str, e
     assert results["double"].value == 8
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="nothing shows what a process was started with")
+def test_a_worker_is_not_started_with_the_secrets_of_the_build(tmp_path: Path) -> None:
+    """Neither known ones nor any other: what a process was started with can be read for as long as it lives."""
+    script = (
+        "import os\nfrom nnpedia import pool\npool.PRELOAD = ['nnpedia.record']\n"
+        "if __name__ == '__main__':\n"
+        "    jobs = [pool.Job('a', 'crashing:started_with', (os.getpid(),)),\n"
+        "            pool.Job('b', 'crashing:environment', ('HF_TOKEN',))]\n"
+        "    found = {each.job.name: each.value for each in pool.run_jobs(jobs)}\n"
+        "    print(len(found['a']), any(b'hf_secret' in each or b'1234' in each for each in found['a']),\n"
+        "          all(b'PATH=' in each for each in found['a']), found['b'], os.environ['BANK'])\n"
+    )
+    (tmp_path / "build.py").write_text(script)
+    environment = {**os.environ, "HF_TOKEN": "hf_secret", "BANK": "1234"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    done = subprocess.run([sys.executable, tmp_path / "build.py"], env=environment, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout == "2 False True hf_secret 1234\n"  # a job that fetches from the Hub has its token, in a message
+
+
 def test_a_missing_function_and_a_result_that_cannot_travel_are_failures() -> None:
     results = run(job("nowhere"), job("unpicklable"))
     assert "nowhere" in (results["nowhere"].cause or "")

@@ -20,12 +20,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, forkserver, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
 from nnpedia import memory
 from nnpedia.errors import NnpediaError
+from nnpedia.sandbox import allowed
 
 GIGABYTE = 2**30
 CONTEXT = get_context("forkserver")
@@ -137,11 +138,28 @@ def _too_large(job: Job, limits: Limits) -> str:
 
 def _start(job: Job, log: Path) -> _Running:
     receiver, sender = CONTEXT.Pipe(duplex=False)
+    _serve()
     # the fork server keeps the environment of its own start, so the job is handed today's
     process = CONTEXT.Process(target=_work, args=(job, sender, str(log), dict(os.environ)), name=job.name)
     process.start()
     sender.close()
     return _Running(job, process, receiver, log)
+
+
+def _serve() -> None:
+    """Start the fork server, where it does not run, without the secrets of this environment.
+
+    What a process was started with stands in /proc for as long as it lives, and a job's is its server's.
+    A job is handed the rest in a message.
+    """
+    kept = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(allowed(kept))
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
 
 
 def _work(job: Job, sender: connection.Connection, log: str, environment: dict[str, str]) -> None:

@@ -29,6 +29,14 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _LOGIN = re.compile(r"://[^/@\s]+:[^/@\s]+@")  # an address with a password in it
+# What Python, the numerical libraries, the Hub's and this package are told by the environment, by how a name begins.
+_ALLOWED = re.compile(
+    r"(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|TERM|COLUMNS|NO_COLOR|CI|VIRTUAL_ENV"
+    r"|(HTTPS?|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|SYSTEMROOT|SOURCE_DATE_EPOCH"
+    r"|(NNPEDIA|PYTHON|PYTORCH|TORCH|TORCHINDUCTOR|TRITON|HF|HUGGINGFACE|TRANSFORMERS|TOKENIZERS|TQDM|XDG|OMP|MKL|BLIS"
+    r"|OPENBLAS|KMP|NUMEXPR|CUDA|CUBLAS|CUDNN|NCCL|NVIDIA|HIP|ROCR|HSA|LD|DYLD|MALLOC|DASK)_?\w*)",
+    re.IGNORECASE,
+)
 # Of the system's own files: what Python, the C library and the numerical libraries look into as they run.
 SYSTEM = (
     *("/usr", "/lib", "/lib64", "/bin", "/opt", "/nix", "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"),
@@ -61,6 +69,11 @@ def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not _SECRET.search(name) and not _LOGIN.search(value)}
 
 
+def allowed(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the environment a snippet may see: what is known to be harmless, and of that nothing like a secret."""
+    return {name: value for name, value in scrubbed(environment).items() if _ALLOWED.fullmatch(name)}
+
+
 def enter(rules: Rules) -> None:
     """Hold this process to the rules from here on; nothing takes them back."""
     _environment(rules.folder)
@@ -72,7 +85,7 @@ def enter(rules: Rules) -> None:
 
 
 def _environment(folder: Path) -> None:
-    kept = scrubbed(os.environ)
+    kept = allowed(os.environ)
     os.environ.clear()
     os.environ.update(kept, TMPDIR=str(folder), HOME=str(folder))
     tempfile.tempdir = str(folder)
