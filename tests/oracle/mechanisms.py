@@ -426,6 +426,10 @@ RECURRENCES = (
     _recurrence("a state per head, its output normed and gated", "conv1d in_proj norm"),
     _recurrence("a state per head, its output gated", "conv1d in_proj"),
     _recurrence("a state per head under the delta rule", "conv1d in_proj_qkvz in_proj_ba norm"),
+    _recurrence(
+        "a state per head under the delta rule, from four projections",
+        "conv1d in_proj_qkv in_proj_z in_proj_b in_proj_a norm",
+    ),
     _recurrence("a state per channel, its output gated", "conv1d in_proj x_proj dt_proj"),
     _recurrence(
         "a state per channel; step size, key and query normed",
