@@ -31,10 +31,13 @@ def test_every_spelling_of_an_import_counts(tmp_path: Path) -> None:
         one="from nnpedia.four import x",
         two="from . import five",
         three="if TYPE_CHECKING:\n    from nnpedia.never import x\nelse:\n    from nnpedia.six import x\n",
-        four="", five="", six="", never="", pages="",
+        four="import nnpedia.inner.seven", five="", six="", never="", pages="", eight="",
     )  # fmt: skip
+    (folder / "inner").mkdir()
+    (folder / "inner" / "__init__.py").write_text("from nnpedia import eight\n")  # a package runs with what is in it
+    (folder / "inner" / "seven.py").write_text("")
     names = {name.removeprefix("nnpedia.") for name in modules(folder)} - {"nnpedia"}
-    assert names == {"produce", "one", "two", "three", "four", "five", "six"}
+    assert names == {"produce", "one", "two", "three", "four", "five", "six", "inner", "inner.seven", "eight"}
 
 
 def test_what_a_worker_imports_is_among_them_and_what_shows_facts_is_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -298,3 +299,28 @@ def test_a_token_that_begins_every_text_is_no_padding() -> None:
     assert traced(model, torch.tensor([[mark, mark, 71], [mark, 72, 73]]))[1]
     assert traced(model, torch.tensor([[mark, 70, 71], [70, 72, 73]]))[1]
     assert not traced(model, torch.tensor([[70, mark, 71], [70, 72, 73]]))[1]
+
+
+# -- two at once --------------------------------------------------------------------------------
+
+
+def test_a_run_inside_a_run_is_refused_and_the_next_is_as_ever() -> None:
+    model = full("llama")
+    with pytest.raises(ModelError, match=r"one run at a time: close the first trace"), model.trace(PROMPT):  # noqa: PT012
+        _ = model.layers[0].layer_output
+        with model.trace(SHORT):
+            model.logits.save()
+    with torch.no_grad(), model.trace(PROMPT):
+        logits = model.logits.save()
+    assert logits.shape[1] == len(PROMPT)
+
+
+def test_a_copy_that_would_not_run_is_refused_and_one_of_the_module_runs() -> None:
+    model = full("llama")
+    assert "give StandardizedTransformer a copy of the module" in refused(ModelError, lambda: copy.deepcopy(model))
+    other = StandardizedTransformer(copy.deepcopy(model._module), tokenizer=model.tokenizer)
+    found = []
+    for each in (model, other):
+        with torch.no_grad(), each.trace(PROMPT):
+            found.append(each.logits.clone().save())
+    assert torch.equal(*found)

@@ -231,6 +231,18 @@ def test_secrets_are_told_by_their_names() -> None:
 
 
 @on_linux
+def test_memory_that_the_machine_has_and_the_snippet_has_not(
+    model: Any, held: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not more than its unit has left, though a larger piece would be given by the system."""
+    monkeypatch.setenv("NNPEDIA_MEMORY", "3")
+    (fact,) = run(model, "held = bytearray(4 * 2**30)\nprint(len(held))")
+    assert "MemoryError" in (fact.error or ""), fact.output
+    (fact,) = run(model, "held = bytearray(2**28)\nprint(len(held))")
+    assert fact.output == f"{2**28}\n"
+
+
+@on_linux
 def test_python_alone_refuses_where_the_kernel_cannot(model: Any, held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("keep_to", "take_calls_away", "give_up_capabilities"):
         monkeypatch.setattr(kernel, name, lambda *_: None)

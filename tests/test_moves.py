@@ -10,7 +10,7 @@ import yaml
 
 from nnpedia.cache import families_folder
 from nnpedia.family import load_families, load_family
-from nnpedia.moves import Move, moves
+from nnpedia.moves import Move, moves, noted
 from nnpedia.vocabulary import load_vocabulary
 
 
@@ -46,3 +46,11 @@ def test_a_law_does_not_hold_where_that_is_said(two: Path) -> None:
     }
     assert on["5.22"].exception == "so"
     assert on["5.21"].exception is None
+
+
+def test_a_section_of_notes_is_told_once_however_many_of_its_snippets_are_of_some_releases(two: Path) -> None:
+    notes = two / "gpt2" / "notes.md"
+    fence = "```python since=5.23\nassert prompt\n```\n\n"
+    notes.write_text(f"## Of the newer ones\n\n{fence}{fence}## Of all\n\n```python\nassert prompt\n```\n")
+    told = noted([load_family(two / "gpt2")])
+    assert [(each.family, each.when, each.section) for each in told] == [("gpt2", "since 5.23", "Of the newer ones")]

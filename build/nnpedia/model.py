@@ -18,7 +18,7 @@ from nnpedia.batching import RepeatingBatcher
 from nnpedia.containers import shares
 from nnpedia.device import usable
 from nnpedia.edits import repeat
-from nnpedia.errors import CheckpointError, OutsideTrace, UnknownFamily, nearest
+from nnpedia.errors import CheckpointError, ModelError, OutsideTrace, UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, for_config, load_family, present
 from nnpedia.forwards import Forwards, open_forwards
 from nnpedia.functions import FUNCTIONS
@@ -322,6 +322,21 @@ class StandardizedTransformer(TransformersModel, Host):
             self._opened = self._module
             shorten(self._module)
             self.forwards = open_forwards(self)
+
+    def trace(self, *inputs: Any, **kwargs: Any) -> Any:
+        """One forward, with the block's reads and edits; raises `ModelError` inside of another run of this model."""
+        if self.interleaver.interleaving:
+            raise ModelError(
+                "this model is running already, and makes one run at a time: close the first trace and save what the "
+                "second needs, or give both prompts to one trace, each in `with tracer.invoke(prompt):`"
+            )
+        return super().trace(*inputs, **kwargs)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise ModelError(
+            "a model is not copied whole: load the checkpoint once more, or give StandardizedTransformer a copy of the "
+            "module, or make an edited copy with model.edit()"
+        )
 
     def _shallow_copy(self) -> Any:
         """The copy that an edit is kept on; it shares the modules, so they are the loaded ones from here on."""
