@@ -28,6 +28,7 @@ def collect(families: Path, out: Path, workers: int, names: Sequence[str] = (), 
     wanted = _wanted(families, names)
     if not names:
         _drop(table, set(wanted))
+        write_table(table, out / TABLE)
     waiting = [
         name for name in wanted
         if again or name not in (table.scores if name in described else table.covers)
@@ -37,8 +38,7 @@ def collect(families: Path, out: Path, workers: int, names: Sequence[str] = (), 
         table = read_table(out) or table  # another slice may have written rows since
         table.place(name, row, described)
         write_table(table, out / TABLE)
-    write_table(table, out / TABLE)
-    return table
+    return read_table(out) or table
 
 
 def measured(families: Path, names: Sequence[str], workers: int) -> Iterator[tuple[str, Row]]:
