@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from small_families import NOTES
 
+from nnpedia import work
+from nnpedia.cache import home
 from nnpedia.cli import app
 from nnpedia.family import load_family
 from nnpedia.needs import AROUND, OWN, needs_of
@@ -41,7 +45,7 @@ def test_weights_are_parameters_times_their_bytes(counted: Path) -> None:
 def test_only_weights_need_an_accelerator(tmp_path: Path) -> None:
     needs = {kind: needs_of(Unit("llama", kind, 0, "forge"), LLAMA, tmp_path, "cuda") for kind in ("run", "reference")}  # type: ignore[arg-type]
     assert (needs["run"].accelerators, needs["reference"].accelerators) == (1, 0)
-    assert str(needs["run"]) == "1.2 GB and an accelerator"
+    assert str(needs["run"]) == "0.4 GB and an accelerator"
 
 
 def test_a_job_that_does_not_fit_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,5 +72,33 @@ def test_a_list_says_what_there_is_to_do(
         "accelerators": 0,
     } in listed
     app(["build", "gpt2", "--list"], standalone_mode=False)
-    assert "due    1.2 GB  gpt2: forge" in capsys.readouterr().out
+    assert "due    0.4 GB  gpt2: forge" in capsys.readouterr().out
     assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.slow
+def test_units_that_are_built_stay_under_what_they_were_said_to_need(tmp_path: Path) -> None:
+    """A public checkpoint at full size, a forged one and trained weights: each within its needs, and not far below."""
+    families = tmp_path / "families"
+    families.mkdir()
+    for name in ("vocabulary.yml", "badges.yml"):
+        shutil.copy(LLAMA.folder.parent / name, families)
+    shutil.copytree(LLAMA.folder, families / "llama")
+    (families / "llama" / "notes.md").write_text(NOTES)
+    family = load_family(families / "llama")
+    package = family.packages[0]
+    place = next(at for at, each in enumerate(family.checkpoints) if each.id == package.id)
+    units = [Unit("llama", "reference", place, package.id), Unit("llama", "run", 1, "forge"),
+             Unit("llama", "run", 0, package.name)]  # fmt: skip
+    jobs = [
+        Job(str(at), work.PRODUCE, (str(families), str(home()), "llama", unit.kind, unit.name))
+        for at, unit in enumerate(units)
+    ]
+    done = {result.job.name: result for result in run_jobs(jobs, workers=1)}
+    assert [result.cause for result in done.values()] == [None] * 3
+    path = path_of(tmp_path, units[0])
+    path.parent.mkdir(parents=True)
+    path.write_text(done["0"].value)  # it counts the parameters that the third one's needs are told from
+    for at, unit in enumerate(units):
+        told, taken = needs_of(unit, family, tmp_path).memory, max(done[str(at)].peak, done[str(at)].resident)
+        assert taken < told < 2 * taken, (str(unit), told, taken)

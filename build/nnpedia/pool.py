@@ -216,7 +216,7 @@ def _look(each: _Running, limits: Limits) -> Result | None:
     except (EOFError, OSError):
         log = _end(each, grace=2.0)
         return Result(each.job, cause=_death(each.process.exitcode), exit_code=1, trace=log, seconds=seconds)
-    used, resident = memory_of(each.process.pid), most_resident(each.process.pid)
+    used, resident = memory_of(each.process.pid), resident_of(each.process.pid)
     each.peak, each.resident = max(each.peak, used), max(each.resident, resident)
     if seconds > limits.seconds:
         cause = f"took longer than its limit of {limits.seconds:g} s and was ended"
@@ -269,11 +269,11 @@ def memory_of(pid: int | None) -> int:
     return total
 
 
-def most_resident(pid: int | None) -> int:
-    """Bytes a process has had in memory at most, mapped files and shared pages too. 0 where unknown."""
+def resident_of(pid: int | None) -> int:
+    """Bytes that lie in memory for a process, its share of what others have too and mapped files once. 0 if unknown."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
     except (OSError, ValueError, StopIteration):
         return 0
 
