@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpedia.bench import library, peers, results, timing
+from nnpedia.bench import building, library, peers, results, timing
 from nnpedia.bench.page import speed_pages
 from nnpedia.errors import NnpediaError
 
@@ -25,10 +25,11 @@ FOUND = {
         "third": {"lengths": {"9": {"patterns": ROW}}},
     },
     "build": {
+        "served": 4.4,
         "edits": {"nothing_changed": 1.0, "notes_edited": 9.0, "rendered": 8.0},
         "cold": [
             {"families": count, "workers": workers, "seconds": 10.0 * count / workers, "peak_memory": 2**30}
-            for count in (4, 1)
+            for count in (4, 1, 2)
             for workers in (2, 1)
         ],
     },
@@ -69,10 +70,12 @@ def test_the_page_shows_what_was_measured_and_is_not_there_without(tmp_path: Pat
     [page] = speed_pages(tmp_path)
     assert page.uri == "speed.md"
     assert page.html.count("1.05 ± 0.01") == 4
-    assert page.html.count("<circle") == 4
+    assert page.html.count("<circle") == 6
     assert "other &lt;1&gt; is not measured here: no &lt;registry&gt; here" in page.html
     assert "0.30" in page.html  # the load
     assert "0.20" in page.html  # of which over from_pretrained
+    assert "on a line of 0.0 s and 5.0 s a family; the farthest from it is off by 0 %" in page.html
+    assert "<code>make serve</code> shows it</th><td>4.4 s" in page.html
     assert speed_pages(tmp_path) == [page]
     path.write_text("{")
     with pytest.raises(NnpediaError, match="bench"):
@@ -94,7 +97,37 @@ def test_a_build_that_grows_linearly_is_a_straight_line() -> None:
     assert drawn is not None
     assert [line.workers for line in drawn.lines] == [1, 2]
     for line in drawn.lines:
-        (x1, y1), (x4, y4) = line.points
+        (x1, y1), _, (x4, y4) = line.points
         ground = results.HEIGHT - results.BOTTOM
         assert (ground - y4) / (x4 - results.LEFT) == pytest.approx((ground - y1) / (x1 - results.LEFT))
     assert results.plot([]) is None
+
+
+def test_a_build_that_does_not_grow_linearly_is_said_to_be_off() -> None:
+    assert results.fitted([(1, 1.0), (2, 2.0)]) is None
+    straight = results.fitted([(1, 3.0), (2, 5.0), (4, 9.0)])
+    assert straight is not None
+    assert (straight.start, straight.each, straight.off) == pytest.approx((1, 2, 0))
+    curved = results.fitted([(1, 1.0), (2, 4.0), (4, 16.0), (8, 64.0)])
+    assert curved is not None
+    assert curved.off > 0.5
+
+
+def test_a_cold_build_is_of_as_many_families_as_there_are_at_most() -> None:
+    assert building.counts_of(31, []) == [1, 2, 4, 8, 16, 31]
+    assert building.counts_of(52, [52, 4, 60]) == [4, 52]
+
+
+def test_what_an_earlier_run_measured_is_kept_unless_it_is_measured_again() -> None:
+    first = building.merged([], {"families": 4, "workers": 2, "seconds": 9.0})
+    second = building.merged(first, {"families": 2, "workers": 2, "seconds": 5.0})
+    again = building.merged(second, {"families": 4, "workers": 2, "seconds": 8.0})
+    assert [(run["families"], run["seconds"]) for run in again] == [(2, 5.0), (4, 8.0)]
+
+
+def test_an_edit_of_the_bench_is_taken_back(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("One.\n")
+    with building.edited(notes, "Two."):
+        assert notes.read_text() == "One.\n\nTwo.\n"
+    assert notes.read_text() == "One.\n"

@@ -8,10 +8,11 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from nnpedia.bench import building, peers
-from nnpedia.bench.results import path_of
+from nnpedia.bench.results import load, path_of
 from nnpedia.cache import checkout, home, write_atomically
 from nnpedia.errors import NnpediaError
 from nnpedia.versions import installed
@@ -26,8 +27,13 @@ def main() -> None:
     parser.add_argument("--checkpoint", default=CHECKPOINT)
     parser.add_argument("--repeats", type=int, default=31)
     parser.add_argument(
-        "--families", type=int, nargs="+", default=[1, 2, 4, 8, 16, 31], help="families of a cold build"
-    )
+        "--families", type=int, nargs="+", default=[],
+        help="how many families a cold build has; powers of two, and all that are there",
+    )  # fmt: skip
+    parser.add_argument(
+        "--build", choices=building.PARTS, nargs="+", default=building.PARTS,
+        help="what of the build to measure; the rest stays as an earlier run found it",
+    )  # fmt: skip
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     chosen = parser.parse_args()
     try:
@@ -38,7 +44,7 @@ def main() -> None:
 
 def run(chosen: argparse.Namespace, parts: list[str]) -> None:
     path = path_of(home())
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    found: dict[str, Any] = load(home()) or {}
     found["machine"] = machine()
     if "library" in parts:
         say("the library: every residual and every pattern, against a bare forward")
@@ -49,10 +55,26 @@ def run(chosen: argparse.Namespace, parts: list[str]) -> None:
         root = checkout()
         if root is None:
             raise NnpediaError("the build is measured in a checkout (a folder with mkdocs.yml)")
-        say("the build: cold by families and workers, and after edits")
-        found["build"] = building.measure(root, home(), chosen.families, chosen.workers)
-    write_atomically(path, json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+        def keep(build: dict[str, Any]) -> None:
+            """What is measured is kept at once: a run that is cut short goes on with the rest of it."""
+            found["build"] = build
+            write(path, found)
+            say(f"  {told(build)}")
+
+        say(f"the build: {', '.join(chosen.build)}")
+        building.measure(root, home(), chosen.families, chosen.workers, chosen.build, found.get("build"), keep)
+    write(path, found)
     say(f"written to {path}; `nnpedia build` makes the page of it")
+
+
+def write(path: Path, found: dict[str, Any]) -> None:
+    write_atomically(path, json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+def told(build: dict[str, Any]) -> str:
+    cold = ", ".join(f"{run['families']}/{run['workers']}: {run['seconds']} s" for run in build.get("cold", []))
+    return f"edits {build.get('edits')}; served {build.get('served')}; cold by families/workers {cold or 'none'}"
 
 
 def library(chosen: argparse.Namespace) -> Any:

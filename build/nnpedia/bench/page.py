@@ -24,6 +24,7 @@ def speed_pages(home: Path) -> list[pages.Page]:
         skipped=[(who, said["skipped"]) for who, said in found.get("peers", {}).items() if skipped(said)],
         plot=results.plot(build.get("cold", [])),
         edits=build.get("edits"),
+        served=build.get("served"),
         WIDTH=results.WIDTH, HEIGHT=results.HEIGHT, LEFT=results.LEFT, RIGHT=results.RIGHT,
     )  # fmt: skip
     return [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,12 +58,34 @@ def library_rows(found: dict[str, Any]) -> list[Row]:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """The straight line through cold builds that is least off: seconds to begin with, and for each family."""
+
+    start: float
+    each: float
+    off: float  # the farthest a build is from it, as a part of what that build took
+
+
+def fitted(runs: Sequence[tuple[int, float]]) -> Fit | None:
+    """Least squares; None for builds of fewer than three numbers of families, which always lie on a line."""
+    if len({families for families, _ in runs}) < 3:
+        return None
+    line = statistics.linear_regression([families for families, _ in runs], [seconds for _, seconds in runs])
+    off = max(abs(line.intercept + line.slope * families - seconds) / seconds for families, seconds in runs)
+    return Fit(round(line.intercept, 6) + 0.0, line.slope, off)  # not -0.0
+
+
+@dataclass(frozen=True)
 class Line:
     """The cold builds of one number of workers: as numbers, and as points of the plot."""
 
     workers: int
     runs: list[dict[str, Any]]
     points: list[tuple[float, float]]
+
+    @property
+    def fit(self) -> Fit | None:
+        return fitted([(run["families"], run["seconds"]) for run in self.runs])
 
     @property
     def path(self) -> str:
