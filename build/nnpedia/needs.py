@@ -13,7 +13,8 @@ from nnpedia.records import Unit
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Measured on the units of six families (torch 2.13, transformers 5.24, two cores), as `nnpedia test --json` gives it,
 # the larger of `peak_memory` and `peak_resident`, in GB: 43 references 0.26 to 0.27, Llama 3.1 405B's among them; 7
-# forged checkpoints 0.27 to 0.31; SmolLM2 135M (0.50 of trained weights) 0.81, Gemma 3 270M (1.00) 2.14. `tests/test_needs.py` holds one of each kind to it.
+# forged checkpoints 0.27 to 0.31; SmolLM2 135M (0.50 of trained weights) 0.81, Gemma 3 270M (1.00) 2.14.
+# `tests/test_needs.py` holds one of each kind to it.
 #: What a process takes beside weights: the libraries are shared, the activations of a short prompt are small.
 OWN = int(0.45 * GIGABYTE)
 #: Bytes taken per byte of weights: they once, and what running them adds, which is most where the vocabulary is large.
