@@ -48,7 +48,7 @@ rosetta: $(STAMP)
 
 serve: $(STAMP)
 	@$(BIN)/nnpedia build --no-site $(BUILD_FLAGS)
-	@$(BIN)/mkdocs serve
+	@$(BIN)/mkdocs serve --dirty --no-strict
 
 screenshots: site
 	@$(BIN)/python -m pytest -q -n 0 tests/screenshots.py

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_records as samples
 from browsing import browser, public, site, visiting  # noqa: F401  fixtures
 
 ROOT = Path(__file__).parent.parent
@@ -60,3 +62,22 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Any:
     if os.environ.get("CI") and report.skipped:
         report.outcome = "failed"
     return report
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of what a site is made from, with two families built."""
+    root = tmp_path / "checkout"
+    root.mkdir()
+    for name in ("families", "templates", "site"):
+        shutil.copytree(ROOT / name, root / name)
+    (root / "build/nnpedia").mkdir(parents=True)
+    shutil.copy(ROOT / "build/nnpedia/hook.py", root / "build/nnpedia/hook.py")
+    shutil.copy(ROOT / "mkdocs.yml", root / "mkdocs.yml")
+    for folder in sorted((root / "families").glob("*/")):
+        if folder.name not in ("llama", "phimoe"):
+            shutil.rmtree(folder)
+    monkeypatch.setenv("NNPEDIA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NNPEDIA_FAMILIES", str(root / "families"))
+    samples.write_built(tmp_path / "home", root)
+    return root

@@ -111,7 +111,8 @@ def common(family: Family, **origin: Any) -> dict[str, Any]:
 def snippets(notes: Path) -> list[SnippetFact]:
     return [
         SnippetFact(file=str(notes), line=fence.line, section=fence.section, code=fence.code, ran=fence.runs,
-                    reason=fence.reason, on="forge", asserts=fence.code.count("assert"), output="[2, 5]\n")
+                    reason=fence.reason, on="forge", load=fence.load, output="[2, 5]\n",
+                    asserts=fence.code.count("assert"))
         for fence in read_document(notes).fences
     ] if notes.exists() else []  # fmt: skip
 

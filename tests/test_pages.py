@@ -429,25 +429,6 @@ def test_broken_links_are_found(tmp_path: Path, href: str, problem: str | None) 
         assert "index.html:1" in found[0]
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what a site is made from, with two families built."""
-    root = tmp_path / "checkout"
-    root.mkdir()
-    for name in ("families", "templates", "site"):
-        shutil.copytree(FAMILIES.parent / name, root / name)
-    (root / "build/nnpedia").mkdir(parents=True)
-    shutil.copy(FAMILIES.parent / "build/nnpedia/hook.py", root / "build/nnpedia/hook.py")
-    shutil.copy(FAMILIES.parent / "mkdocs.yml", root / "mkdocs.yml")
-    for folder in sorted((root / "families").glob("*/")):
-        if folder.name not in ("llama", "phimoe"):
-            shutil.rmtree(folder)
-    monkeypatch.setenv("NNPEDIA_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("NNPEDIA_FAMILIES", str(root / "families"))
-    samples.write_built(tmp_path / "home", root)
-    return root
-
-
 def publish(root: Path) -> Path:
     from nnpedia.publish import publish as run
 

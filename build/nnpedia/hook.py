@@ -1,7 +1,7 @@
 """The MkDocs hook: adds the generated pages to the site, and checks every link of what came out.
 
 Pages exist only in memory, made anew from the records on every build, so a family folder that is
-gone leaves nothing behind.
+gone leaves nothing behind. A server builds after every saved file: see `nnpedia.serving`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import logging
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,10 +21,10 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.meta import get_data
 
-from nnpedia import assets, finding, links, pages, policy, prose, reuse
+from nnpedia import assets, finding, links, pages, policy, prose, reuse, serving
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.bench.page import speed_pages
-from nnpedia.cache import families_folder, home
+from nnpedia.cache import families_folder, home, templates_folder
 from nnpedia.draft.page import coverage_page
 from nnpedia.entry import Entry, load_entries
 from nnpedia.errors import NnpediaError
@@ -49,6 +50,18 @@ _badges: dict[str, Badge] = {}
 _texts: dict[str, str] = {}
 _told: dict[str, tuple[str, str]] = {}  # what the search reads: titles and HTML, by where they are
 
+# What a server keeps from one build to the next.
+_remembered = serving.Remembered()
+_shown = serving.Shown()
+_serving: list[bool] = []
+
+
+def on_startup(command: str, dirty: bool) -> None:
+    """Whether this is a server that makes again only what changed (`make serve`)."""
+    _serving[:] = [dirty]
+    if dirty:  # MkDocs warns of what is settled here: every page whose content or frame changed is made again
+        logging.getLogger("mkdocs.commands.build").addFilter(lambda record: "'dirty' build" not in str(record.msg))
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The site's own sitemap stands for the theme's, which is dated by the build."""
@@ -64,24 +77,44 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     _entries.clear()
     _badges.clear()
     _texts.clear()
-    _told.clear()
+    if not any(_serving):
+        _told.clear()  # a page that is not made again is not told of again
+    look = serving.stamp(templates_folder())
     try:
-        generate()
+        generate(look)
     except NnpediaError as error:
         raise PluginError(str(error)) from None
     for page in _generated.values():
         files.append(File.generated(config, page.uri, content=f"# {page.title}\n"))
-    offer(files, config)
+    offer(files, config, look)
     assets.join_styles(files, config, load_lineages(families_folder()))
     assets.leave_out(files, config)
     config.nav = navigation(list(_generated.values()))
+    if any(_serving):
+        frame = look + repr(config.nav)
+        _shown.leave(files.documentation_pages(), lambda file: frame + said(file, config))
     return files
 
 
-def generate() -> None:
+def said(file: File, config: MkDocsConfig) -> str:
+    """All that a page is made from, but the frame around it."""
+    if (made := _generated.get(file.src_uri)) is not None:
+        return repr(made)
+    record = _records.get(f"{Path(config.docs_dir).name}/{file.src_uri}")
+    cards = "".join(_cards) if CARDS in file.content_string else ""
+    return file.content_string + cards + (record.model_dump_json() if record else "")
+
+
+def generate(look: str) -> None:
+    """Make every page; `look` stands for the templates they are rendered with."""
     read_anew()
     folder = families_folder()
     entries = load_entries(folder, home(), log.warning)
+    if any(_serving):
+        entries = {
+            name: _remembered.get(f"{name} as written", entry, partial(serving.entry_as_written, entry))
+            for name, entry in entries.items()
+        }
     badges = load_badges(folder)
     check_badges((entry.family for entry in entries.values()), badges)
     check_lineages((entry.family for entry in entries.values()), load_lineages(folder))
@@ -90,10 +123,7 @@ def generate() -> None:
             log.info("families/%s has no records yet: `nnpedia build %s` makes them", entry.name, entry.name)
     made = [
         *finding.pages(folder, entries, badges),
-        *(
-            pages.family_page(entry, badges, entries, rosetta.table(entry, home()) if entry.built else None)
-            for entry in entries.values()
-        ),
+        *(family_page(entry, badges, entries, look) for entry in entries.values()),
         pages.readers_page(entries),
         pages.versions_page(entries),
         *speed_pages(home()),
@@ -109,16 +139,29 @@ def generate() -> None:
     _badges.update(badges)
 
 
-def offer(files: Files, config: MkDocsConfig) -> None:
+def family_page(entry: Entry, badges: dict[str, Badge], entries: dict[str, Entry], look: str) -> pages.Page:
+    table = rosetta.table(entry, home()) if entry.built else None
+    base = entries.get(entry.family.extends or "")
+    made_from = (entry, badges, base and base.family, repr(table), look)
+    return _remembered.get(entry.name, made_from, lambda: pages.family_page(entry, badges, entries, table))
+
+
+def offer(files: Files, config: MkDocsConfig, look: str) -> None:
     """Add what the site offers besides its pages. Markdown would be taken for a page: that waits for the end."""
-    written = [hand_written(file, config) for file in files.documentation_pages() if file.src_uri not in _generated]
+    by_hand = [file for file in files.documentation_pages() if file.src_uri not in _generated]
+    if any(_serving):
+        for file in by_hand:
+            if (record := _records.get(name := f"{Path(config.docs_dir).name}/{file.src_uri}")) is not None:
+                _records[name] = serving.page_as_written(record, file.content_string)
+    written = [hand_written(file, config) for file in by_hand]
     urls = {file.url.removeprefix("./") for file in files.documentation_pages()}
     changes = Path(config.docs_dir).parent / "CHANGELOG.md"
     changelog = changes.read_text(encoding="utf-8") if changes.exists() else ""
     try:
         offered: dict[str, str | bytes] = {
             **reuse.data(_entries, _badges),
-            **reuse.forms(_entries, _badges, written),
+            **forms(look),
+            **reuse.forms({}, _badges, written),
             **reuse.guides(_entries, _badges, written, site=config.site_url or "", urls=urls, changelog=changelog),
         }
     except NnpediaError as error:
@@ -128,6 +171,15 @@ def offer(files: Files, config: MkDocsConfig) -> None:
             _texts[uri] = str(content)
         else:
             files.append(File.generated(config, uri, content=content))
+
+
+def forms(look: str) -> dict[str, str]:
+    """The other forms of the families' pages."""
+    found: dict[str, str] = {}
+    for name, entry in _entries.items():
+        made_from = (entry, _badges.copy(), look)
+        found |= _remembered.get(f"{name} as", made_from, partial(reuse.forms, {name: entry}, _badges, ()))
+    return found
 
 
 def hand_written(file: File, config: MkDocsConfig) -> reuse.Written:
@@ -227,6 +279,7 @@ def table_of_contents(headings: list[Heading]) -> TableOfContents:
 
 def on_post_build(config: MkDocsConfig) -> None:
     """Write the pages as Markdown and what the search knows; then look at every link and asset, and at the policy."""
+    _shown.done()
     site = Path(config.site_dir)
     for uri, text in _texts.items():
         (site / uri).write_text(text, encoding="utf-8")

@@ -105,7 +105,7 @@ def served(copy: Path, family: str = "llama", limit: float = 240) -> float:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "PYTHONPATH": str(copy / "build"), "NNPEDIA_HOME": str(copy / ".nnpedia")}
-    command = [sys.executable, "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "mkdocs", "serve", "--dirty", "--no-strict", "--dev-addr", f"127.0.0.1:{port}"]
     page = f"http://127.0.0.1:{port}/families/{family}/"
     with tempfile.TemporaryFile("w+") as said:
         server = subprocess.Popen(command, cwd=copy, env=environment, stdout=said, stderr=subprocess.STDOUT)
