@@ -25,9 +25,12 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("name", ["gpt2", "granite", "falcon", "mixtral"])
+@pytest.mark.parametrize("name", ["gpt2", "granite", "falcon", "mixtral", "nemotron", "olmo"])
 def test_a_hidden_family_is_found_again(name: str, scratch: Path) -> None:
-    """Own names and fused projections; multipliers; a parallel block that writes in place; a mixture."""
+    """Own names and fused projections; multipliers; a parallel block that writes in place; a mixture; a squared ReLU,
+    which is the product of a ReLU and the up projection as well, under norms that add one to their weight; norms
+    without weights and a clip.
+    """
     from nnpedia.draft.measure import score
 
     found = score(name, FAMILIES)
@@ -67,6 +70,31 @@ def test_a_wrong_place_is_taken_out(olmo2: Any, tmp_path: Path) -> None:
     spec = draft.spec["values"]["self_attn"]["attention_output"]
     assert "output[0]" in spec["todo"]
     assert "at" not in spec
+
+
+def test_the_base_is_the_one_beside_which_the_least_is_written(olmo2: Any, tmp_path: Path) -> None:
+    """From a base of other names and one norm; and among all, one with a part that has to be undone."""
+    from nnpedia.draft.basing import length, nearest
+    from nnpedia.draft.measure import score
+    from nnpedia.draft.proving import drafted, prove
+
+    draft = drafted(*olmo2)
+    draft.base = next(one for one in draft.pool if one.family == "phi")
+    prove(draft, tmp_path)
+    other = nearest(draft, tmp_path)
+    assert other.base is not None
+    assert (other.base.family, other.todo, other.problems) == ("llama", {}, [])
+    assert length(other) < length(draft)
+    found = score("qwen3_5_text", FAMILIES)
+    assert (found.extends, found.problems, found.wrong, found.missing) == ("qwen3_next", [], [], [])
+
+
+def test_a_setting_that_is_null_and_asked_for_is_told(scratch: Path) -> None:
+    from nnpedia.draft.drafting import draft
+
+    made = draft("olmo", FAMILIES)
+    assert "clipped-qkv" not in made.badges
+    assert "`clip_qkv` is null here" in made.about
 
 
 def test_what_is_absent_was_seen_to_be(olmo2: Any, tmp_path: Path) -> None:

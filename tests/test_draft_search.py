@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -143,3 +144,39 @@ def test_experts_that_read_weighted_tokens_are_told_by_what_they_read(tmp_path: 
     weights = feeding.targets["expert_weights"][0]
     assert ((weights != 0).sum(-1) == 1).all()
     assert torch.equal(weights.argmax(-1, keepdim=True), feeding.targets["expert_indices"][0])
+
+
+@pytest.mark.parametrize(("gate", "gated"), [("up", False), ("gate", True), ("fused", True), ("half", False)])
+def test_a_product_of_one_projection_with_itself_has_no_gate(gate: str, gated: bool) -> None:
+    """`relu(up) * up` is a tensor times the up projection and is `relu(up) ** 2`; a gate is of another projection."""
+    from nnpedia.draft.gating import stays
+    from nnpedia.draft.recording import record
+
+    torch.manual_seed(7)
+    model, ids = Gating(gate), torch.randint(0, 20, (2, 5))
+    seen = record(model, ids)
+    projection, part = ("both", slice(6, None)) if gate in ("fused", "half") else ("up", slice(None))
+    made, product = seen.at(projection, (), "output", ()), seen.at("down", (), "input", ())
+    side = seen.at("act", (), "output", ())
+    assert made is not None
+    assert product is not None
+    assert side is not None
+    assert torch.equal(side.tensor * made.tensor[..., part], product.tensor)
+    assert stays(model, ids, side, projection, part) is gated
+
+
+class Gating(nn.Module):
+    """An MLP over embeddings: its activation is of the up projection, a gate, or a half of one projection."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__()
+        self.which = gate
+        self.embed, self.down, self.act = nn.Embedding(20, 4), nn.Linear(6, 4), nn.ReLU()
+        self.up, self.gate, self.both = nn.Linear(4, 6), nn.Linear(4, 6), nn.Linear(4, 12)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        x = self.embed(input_ids)
+        up, gate, (first, second) = self.up(x), self.gate(x), self.both(x).chunk(2, -1)
+        if self.which in ("fused", "half"):
+            return cast(Tensor, self.down(self.act(first if self.which == "fused" else second) * second))
+        return cast(Tensor, self.down(self.act(up if self.which == "up" else gate) * up))

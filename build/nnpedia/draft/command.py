@@ -44,7 +44,7 @@ def run(name: str, families: Path, out: Path, force: bool) -> Told:
     """Draft `name` into `out`; raises `SpecError` when the family is there already, unless forced."""
     from nnpedia.draft.drafting import draft
     from nnpedia.draft.opening import open_subject
-    from nnpedia.draft.writing import as_yaml
+    from nnpedia.draft.writing import HEADING, as_yaml
 
     subject = open_subject(name)
     target = out / subject.model_type
@@ -52,7 +52,7 @@ def run(name: str, families: Path, out: Path, force: bool) -> Told:
         raise SpecError("there is such a family already; --force writes over it", where=place(target / "family.yml"))
     made = draft(name, families)
     target.mkdir(parents=True, exist_ok=True)
-    (target / "family.yml").write_text(as_yaml(made.spec), encoding="utf-8")
+    (target / "family.yml").write_text(HEADING + as_yaml(made.spec), encoding="utf-8")
     (target / "notes.md").write_text(made.notes, encoding="utf-8")
     _with_vocabulary(out, families)
     return _told(made, target)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nnpedia import verify
 from nnpedia.draft.badging import badges_of
+from nnpedia.draft.basing import nearest
 from nnpedia.draft.notes import notes_of
 from nnpedia.draft.opening import Subject, open_subject
 from nnpedia.draft.proving import Draft, available, drafted, prove, write
@@ -42,6 +43,7 @@ def draft_of(subject: Subject, families: Path, hidden: Sequence[str], folder: Pa
         raise CheckpointError(f"no block of {subject.architecture} was understood: {why}")
     result = drafted(subject, seen, pool)
     prove(result, folder)
+    result = nearest(result, folder)
     result.badges = badges_of(result)
     result.subtitle, result.about = subtitle_of(result), about_of(result)
     write(result, folder)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from nnpedia.draft.gating import stays
 from nnpedia.draft.places import same
 from nnpedia.draft.recording import Event, Recording
 from nnpedia.draft.tree import Block, Sublayer, is_linear
+from nnpedia.draft.trial import tokens
 from nnpedia.draft.weighted import see_weighted_inputs
 
 
@@ -102,13 +104,14 @@ def _activation(
     ups: list[tuple[str, Tensor]],
     found: Feeding,
 ) -> Tensor | None:
-    tensors = dict(ups)
+    tensors = {path: (made, path, slice(None)) for path, made in ups}
     for path, made in ups:  # one projection for gate and up side by side
         if made.shape[-1] == 2 * neurons.shape[-1]:
+            width = neurons.shape[-1]
             found.fused, found.gated = True, True
-            tensors = {f"{path} 0": made.chunk(2, -1)[0], f"{path} 1": made.chunk(2, -1)[1]}
-            tensors |= {f"{path} even": made[..., ::2], f"{path} odd": made[..., 1::2]}
             found.roles["gate_up_proj"] = path
+            cuts = {"0": slice(0, width), "1": slice(width, None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
+            tensors = {f"{path} {name}": (made[..., cut], path, cut) for name, cut in cuts.items()}
     candidates = [
         event
         for event in recording.within(part.host)
@@ -116,16 +119,18 @@ def _activation(
     ]
     modules = {path for path, module in model.named_modules() if not list(module.parameters())}
     own = [event for event in candidates if event.module in modules and not event.operations]
-    for event in [*own, *candidates]:
+    apart = [event for event in [*own, *candidates] if not _is_one_of(event.tensor.reshape(neurons.shape), tensors)]
+    for event in apart:
         value = event.tensor.reshape(neurons.shape)
-        for up, made in tensors.items():
-            if same(value * made, neurons, 3.0) and not any(torch.equal(value, one) for one in tensors.values()):
+        for up, (made, path, cut) in tensors.items():
+            # a function of the up projection times itself, such as the square of a ReLU, has no gate
+            if same(value * made, neurons, 3.0) and stays(model, tokens(), event, path, cut):
                 found.gated = True
-                _note_roles(model, recording, event, [path for path, _ in ups], up, tensors, found)
+                _note_roles(model, recording, event, [path for path, _ in ups], up, found)
                 return value
-    for event in [*own, *candidates]:
+    for event in apart:
         value = event.tensor.reshape(neurons.shape)
-        if same(value, neurons) and not any(torch.equal(value, one) for one in tensors.values()):
+        if same(value, neurons):
             found.gated = False
             if event in own:
                 found.roles["act_fn"] = event.module
@@ -135,13 +140,16 @@ def _activation(
     return None
 
 
+def _is_one_of(value: Tensor, tensors: Mapping[str, tuple[Tensor, str, slice]]) -> bool:
+    return any(torch.equal(value, one) for one, _, _ in tensors.values())
+
+
 def _note_roles(
     model: nn.Module,
     recording: Recording,
     event: Event,
     ups: list[str],
     up: str,
-    tensors: Mapping[str, Tensor],
     found: Feeding,
 ) -> None:
     if not event.operations and not list(model.get_submodule(event.module).parameters()):

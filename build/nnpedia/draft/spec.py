@@ -79,15 +79,29 @@ def differences(seen: Sighting, said: Mapping[Pair, Said], base: Family | None) 
     values: dict[str, dict[str, Any]] = {}
     for (host, name), one in said.items():
         spec = base.values[host][name] if base else seen.vocabulary.values[host][name]
-        entry = _difference(seen, one, spec)
+        plain = seen.vocabulary.values[host][name]
+        entry = _without_part(spec, plain) if one.absent == "part" else _difference(seen, one, spec)
         if entry is not None:
             values.setdefault(host, {})[name] = entry
     return values
 
 
-def _difference(seen: Sighting, said: Said, spec: ValueSpec) -> dict[str, Any] | None:
-    if said.absent == "part":
+_PARTS = {
+    "attention": "an attention",
+    "mlp": "a dense MLP",
+    "mixture": "a mixture of experts",
+    "recurrent": "a recurrence",
+}
+
+
+def _without_part(spec: ValueSpec, plain: ValueSpec) -> dict[str, Any] | None:
+    """What to say of a value of a part no block has: a base that says more of it than the vocabulary is undone."""
+    if spec.absent is not None or spec == plain:
         return None
+    return {"absent": f"no block has {' or '.join(_PARTS.get(part, part) for part in plain.any_of)}"}
+
+
+def _difference(seen: Sighting, said: Said, spec: ValueSpec) -> dict[str, Any] | None:
     if said.todo is not None:
         return {"todo": said.todo}
     if said.absent is not None:
@@ -165,12 +179,6 @@ def cost(seen: Sighting, said: Mapping[Pair, Said], base: Family | None) -> floa
     """How much a spec that extends `base` has to say."""
     if base is not None and set(base.virtual) - set(seen.names.virtual):
         return float("inf")  # a base's virtual host cannot be undone
-    if base is not None and any(
-        one.absent == "part" and base.values[host][name].absent is None
-        for (host, name), one in said.items()
-        if base.values[host][name] != seen.vocabulary.values[host][name]
-    ):
-        return float("inf")  # nor can what it says of parts that this model lacks
     if base is not None and list(base.values["linear_attn"]) != order_of(seen, said) and "recurrent" in parts_of(seen):
         return float("inf")  # nor the order in which its recurrence is reached
     entries = differences(seen, said, base)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 from nnpedia.draft.proving import Draft
@@ -74,8 +76,29 @@ def _settings(draft: Draft) -> list[str]:
     given: dict[str, Any] = draft.subject.config.to_dict()
     window = given.get("sliding_window")
     told = [f"`sliding_window` is {window}"] if window and "sliding-window" in draft.badges else []
+    told += [
+        f"`{key}` is null here, and the attention's forward reads it: what it does as a number is not seen (todo)"
+        for key in _null_settings(draft)
+    ]
     scales = {one.at.place.scale for one in draft.said.values() if one.at is not None and one.at.place.scale}
     return told + [f"a contribution is scaled by `{scale}`" for scale in sorted(scales)]
+
+
+def _null_settings(draft: Draft) -> list[str]:
+    """Settings that are null and that an attention's own forward asks for, such as a bound that clips."""
+    given = draft.seen.trial.config.to_dict()
+    read: dict[str, None] = {}
+    for kind in draft.seen.kinds:
+        part = kind.block.of("attention")
+        if part is None or part.virtual:
+            continue
+        try:
+            source = inspect.getsource(type(draft.seen.trial.model.get_submodule(part.host)).forward)
+        except (OSError, TypeError):
+            continue
+        asked = re.findall(r"self\.(?:config\.)?(\w+)", source)
+        read |= dict.fromkeys(key for key in asked if key in given and given[key] is None)
+    return list(read)
 
 
 def _names(draft: Draft) -> list[str]:

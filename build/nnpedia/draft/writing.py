@@ -89,6 +89,10 @@ def _final_norm(around: Containers) -> dict[str, str] | None:
     return {"at": "lm_head.input"} if around.normed_again else None
 
 
+#: What stands above a draft: no part of the library says these.
+HEADING = "# todo: the title is the class's name; say what its makers call it, and put the subtitle into words.\n"
+
+
 def as_yaml(spec: dict[str, Any]) -> str:
     """A spec as YAML, in its own order."""
     text: str = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
@@ -96,5 +100,6 @@ def as_yaml(spec: dict[str, Any]) -> str:
 
 
 def _title(architecture: str) -> str:
+    """The class's own spelling: its makers' is written nowhere in the library."""
     name = re.sub(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$", "", architecture)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return re.sub(r"(?<=\d)_(?=\d)", ".", name)

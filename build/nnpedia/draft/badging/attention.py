@@ -42,6 +42,24 @@ def _fused_qkv(draft: Draft) -> bool:
     return bool(counts) and max(counts) == 1 and not hasattr(draft.seen.trial.config, "kv_lora_rank")
 
 
+@badge("clipped-qkv")
+def _clipped(draft: Draft) -> bool:
+    """Whether an operation that clamps gives what a projection returned, cut off at one bound on either side."""
+    for kind, host in attentions_of(draft):
+        called = [
+            draft.seen.first.at(f"{host}.{name}", (), "output", ()) for name, _ in projections_of(draft, kind, host)
+        ]
+        made = [event.tensor.flatten() for event in called if event is not None]
+        for event in draft.seen.first.within(host):
+            clamps = bool(event.operations) and re.search(r"(^|_)(clamp|clip)_", event.operations[-1]) is not None
+            if not clamps or event.access != "output" or not event.tensor.is_floating_point():
+                continue
+            cut, bound = event.tensor.flatten(), float(event.tensor.abs().max())
+            if any(one.numel() == cut.numel() and same(one.clamp(-bound, bound), cut) for one in made):
+                return True
+    return False
+
+
 def _heads(draft: Draft) -> list[tuple[int, int]]:
     sizes = [kind.attention.sizes for kind, _ in attentions_of(draft) if kind.attention]
     return [(one["num_heads"], one["num_kv_heads"]) for one in sizes if "num_kv_heads" in one]

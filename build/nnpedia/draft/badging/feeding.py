@@ -25,6 +25,18 @@ def _ungated_mlp(draft: Draft) -> bool:
     return any(one.gated is False for one in _dense(draft))
 
 
+@badge("squared-relu")
+def _squared_relu(draft: Draft) -> bool:
+    for one in _dense(draft):
+        up, neurons = one.roles.get("up_proj"), one.targets.get("mlp_neurons")
+        made = None if up is None else draft.seen.first.at(up, (), "output", ())
+        if one.gated or made is None or not neurons:
+            continue
+        if same(made.tensor.relu().square().flatten(), neurons[0].flatten()):
+            return True
+    return False
+
+
 @badge("fused-gate-up")
 def _fused_gate_up(draft: Draft) -> bool:
     return any(one.fused for one in _dense(draft))

@@ -38,6 +38,10 @@ def _biased(draft: Draft) -> bool:
     return getattr(_stream_norm(draft), "bias", None) is not None
 
 
+def _weighted(draft: Draft) -> bool:
+    return isinstance(getattr(_stream_norm(draft), "weight", None), Tensor)
+
+
 @badge("layernorm")
 def _layernorm(draft: Draft) -> bool:
     return _centred(draft) and _biased(draft)
@@ -45,7 +49,12 @@ def _layernorm(draft: Draft) -> bool:
 
 @badge("layernorm-without-bias")
 def _layernorm_without_bias(draft: Draft) -> bool:
-    return _centred(draft) and not _biased(draft)
+    return _centred(draft) and _weighted(draft) and not _biased(draft)
+
+
+@badge("layernorm-without-weights")
+def _layernorm_without_weights(draft: Draft) -> bool:
+    return _centred(draft) and not _weighted(draft) and not _biased(draft)
 
 
 @badge("rmsnorm")
@@ -61,7 +70,11 @@ def _offset_gain(draft: Draft) -> bool:
         return False
     with torch.no_grad():
         x = _example(norm, draft)
-        gain = (norm(x) / (x * x.pow(2).mean(-1, keepdim=True).rsqrt())).mean(0)
+        bias = getattr(norm, "bias", None)
+        made = norm(x) - (bias if isinstance(bias, Tensor) else 0.0)
+        centred = x - x.mean(-1, keepdim=True) if _centred(draft) else x
+        plain = centred * centred.pow(2).mean(-1, keepdim=True).rsqrt()
+        gain = (made * plain).sum(0) / plain.square().sum(0)
         return bool(torch.allclose(gain, 1 + weight, atol=1e-2))
 
 
