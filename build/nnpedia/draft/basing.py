@@ -35,10 +35,13 @@ def nearest(draft: Draft, folder: Path) -> Draft:
     return best
 
 
-def length(draft: Draft) -> tuple[int, int]:
-    """Lines and characters of the spec that a draft writes; its prose is not in yet."""
-    text = as_yaml(spec_of(draft))
-    return text.count("\n"), len(text)
+def length(draft: Draft) -> tuple[int, int, int]:
+    """Lines and characters of the spec that a draft writes, and how many families stand under its base.
+
+    The prose is not in yet, and how long the name of the base is does not count.
+    """
+    text = as_yaml({key: value for key, value in spec_of(draft).items() if key != "extends"})
+    return text.count("\n") + int(draft.base is not None), len(text), len(draft.base.bases) if draft.base else 0
 
 
 def _beside(draft: Draft, bases: Sequence[Family]) -> list[tuple[int, Draft]]:

@@ -52,14 +52,19 @@ def _turned_earlier(draft: Draft, host: str, axes: tuple[str, ...], sizes: dict[
 
 
 def _turned(before: Tensor, after: Tensor) -> tuple[str, bool] | None:
-    """Whether `after` is `before` with planes of its last axis turned by the position, from the second position on."""
+    """Whether `after` is `before` with planes of its last axis turned by the position, from the second position on.
+
+    Some turn and scale by one factor, which the first position shows.
+    """
     width = before.shape[-1]
-    if same(before, after) or not same(before[:, :, 0], after[:, :, 0], 64.0):
+    if same(before, after):
         return None
     moved = (before != after).flatten(0, 2).any(0)
     start, end = int(moved.nonzero()[0]), int(moved.nonzero()[-1]) + 1
     b, a = before[..., start:end].double(), after[..., start:end].double()
-    if (end - start) % 2:
+    first, turned = b[:, :, 0], a[:, :, 0]
+    a = a / float(turned.norm() / first.norm().clamp(min=1e-30))
+    if (end - start) % 2 or not same(first.float(), a[:, :, 0].float(), 64.0) or same(b.float(), a.float(), 64.0):
         return None
     half = (end - start) // 2
     halves = (b[..., :half].square() + b[..., half:].square(), a[..., :half].square() + a[..., half:].square())
