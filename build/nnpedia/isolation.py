@@ -212,6 +212,7 @@ def _run(
     try:
         kernel.end_with(parent)
         _own_progress()
+        _one_thread()
         gc.freeze()  # a collection would touch, and so copy, every page that is shared with the parent
         trace = os.open(folder / "trace", os.O_WRONLY | os.O_CREAT, 0o600)
         _keep_only(sender, trace, folder / "log")
@@ -235,6 +236,13 @@ def _own_progress() -> None:
     tqdm: Any = sys.modules.get("tqdm")
     if tqdm is not None:
         tqdm.tqdm.set_lock(threading.RLock())
+
+
+def _one_thread() -> None:
+    """One torch thread: those of the parent did not come along, and a team that counts on them waits for ever."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
 
 
 def _keep_only(sender: int, trace: int, log: Path) -> None:

@@ -441,6 +441,6 @@ def find_family(model_type: str, folder: Path | None = None) -> Family:
     close = nearest(model_type, known).removeprefix("; did you mean ").removesuffix("?") or "'llama'"
     raise UnknownFamily(
         f"no family describes the model_type {model_type!r}; the closest is {close}: "
-        f"to draft one, make families/{model_type}/family.yml with `extends: {close.strip(chr(39))}` "
-        "and say what differs (the page Add a family shows how)"
+        f"`nnpedia draft {model_type}` drafts it by looking at a live model, or make families/{model_type}/family.yml "
+        f"with `extends: {close.strip(chr(39))}` and say what differs (the page Add a family shows how)"
     )
