@@ -273,3 +273,17 @@ def test_a_user_without_privileges_is_held_as_root_is(held: Path) -> None:
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_snippet_computes_after_its_parent_used_many_threads(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setenv("NNPEDIA_SNIPPET_SECONDS", "10")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        torch.randn(600, 600) @ torch.randn(600, 600)  # now there is a team of threads, which a fork does not have
+        (fact,) = run(model, "x = torch.ones(600, 600) @ torch.ones(600, 600)\nassert x.max() == 600")
+    finally:
+        torch.set_num_threads(threads)
+    assert fact.ok, fact.error
