@@ -143,4 +143,4 @@ def test_the_page_says_the_ranges_and_why_they_begin_where_they_do() -> None:
     for move in moves.moves(list(load_families(families_folder()).values())):
         assert all(said in page.html for said in (f"{move.host}.{move.name}", move.when))
     for told in moves.noted(list(load_families(families_folder()).values())):
-        assert f'<a href="../families/{told.family}/#{told.slug}">' in page.html
+        assert f'<a href="../families/{told.family}/#notes-{told.slug}">' in page.html
