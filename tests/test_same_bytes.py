@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_pages import checkout  # noqa: F401  (a fixture)
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,7 +25,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_the_site_is_the_same(checkout: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_site_is_the_same(checkout: Path, tmp_path: Path) -> None:
     sites = []
     for seed, day in (("1", "1000000000"), ("77", "1700000000")):
         checkout = checkout.rename(tmp_path / f"checkout-{seed}")
