@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -299,6 +300,8 @@ def test_an_interrupted_build_ends_cleanly_and_keeps_what_was_finished(families:
     build = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         cwd=Path(__file__).parent, env=environment, stderr=subprocess.PIPE, text=True,
+        # whoever runs the tests in a shell's background hands down that Ctrl-C is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     while not seen.exists() or len(seen.read_text().splitlines()) < 3:
         assert build.poll() is None
