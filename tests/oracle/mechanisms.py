@@ -147,6 +147,25 @@ def _two_norms(first: str, second: str, attention: str, times: str | None = None
     return replace(mechanism, numbers=frozenset([times] if times else []))
 
 
+def _four_norms(after_attention: str, before_mlp: str, after_mlp: str) -> Mechanism:
+    return _mechanism(
+        f"a norm on both sides of each sublayer, {after_attention} after the attention",
+        f"input_layernorm self_attn {after_attention} {before_mlp} mlp {after_mlp}",
+        {
+            "layers.layer_input": argument(),
+            "layers.attention_norm_output": returned("input_layernorm"),
+            "layers.layer_mid": argument(before_mlp),
+            "layers.mlp_norm_output": returned(before_mlp),
+            "layers.mlp_input": argument("mlp"),
+            "layers.layer_output": returned(),
+            "self_attn.attention_output": returned(after_attention),
+            "mlp.mlp_output": returned(after_mlp),
+        },
+        attention="self_attn",
+        mlp="mlp",
+    )
+
+
 def _one_norm(norm: str, attention: str) -> Mechanism:
     return _mechanism(
         "one norm feeding both sublayers, both added at once",
@@ -235,38 +254,8 @@ BLOCKS = (
     ),
     _two_norms("ln_1", "ln_2", "attn"),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn", mlp="feed_forward"),
-    _mechanism(
-        "a norm on both sides of each sublayer",
-        "input_layernorm self_attn post_attention_layernorm pre_feedforward_layernorm mlp post_feedforward_layernorm",
-        {
-            "layers.layer_input": argument(),
-            "layers.attention_norm_output": returned("input_layernorm"),
-            "layers.layer_mid": argument("pre_feedforward_layernorm"),
-            "layers.mlp_norm_output": returned("pre_feedforward_layernorm"),
-            "layers.mlp_input": argument("mlp"),
-            "layers.layer_output": returned(),
-            "self_attn.attention_output": returned("post_attention_layernorm"),
-            "mlp.mlp_output": returned("post_feedforward_layernorm"),
-        },
-        attention="self_attn",
-        mlp="mlp",
-    ),
-    _mechanism(
-        "a norm on both sides of each sublayer, under other names",
-        "input_layernorm self_attn post_self_attn_layernorm post_attention_layernorm mlp post_mlp_layernorm",
-        {
-            "layers.layer_input": argument(),
-            "layers.attention_norm_output": returned("input_layernorm"),
-            "layers.layer_mid": argument("post_attention_layernorm"),
-            "layers.mlp_norm_output": returned("post_attention_layernorm"),
-            "layers.mlp_input": argument("mlp"),
-            "layers.layer_output": returned(),
-            "self_attn.attention_output": returned("post_self_attn_layernorm"),
-            "mlp.mlp_output": returned("post_mlp_layernorm"),
-        },
-        attention="self_attn",
-        mlp="mlp",
-    ),
+    _four_norms("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+    _four_norms("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"),
     _mechanism(
         "a norm after each sublayer and none before",
         "self_attn post_attention_layernorm mlp post_feedforward_layernorm",
