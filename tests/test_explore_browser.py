@@ -209,6 +209,8 @@ def test_a_chosen_checkpoint_is_in_the_address_and_its_facts_in_the_page(visitin
 def test_a_change_of_mind_while_a_record_is_fetched_is_what_is_said(visiting: Visiting) -> None:
     page = visiting().open("families/gpt2/#%E0%A4%A")  # a fragment that is no text breaks nothing
     first = page.locator(".nn-chosen").first.inner_text()
+    displays = "Array.from(document.querySelectorAll('.nn-chosen'), name => getComputedStyle(name).display)"
+    assert set(page.evaluate(displays)) == {"inline"}  # the name stands in its sentence
     page.evaluate("""() => { const list = document.querySelector("select[name=checkpoint]");
       for (const at of [1, 0]) {
         list.selectedIndex = at;

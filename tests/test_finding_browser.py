@@ -74,7 +74,7 @@ def test_the_filters_answer_to_the_keyboard(visiting: Visiting) -> None:
     page.keyboard.press("Escape")
     assert page.evaluate(focused) == "Host (1)"
     assert not page.locator(".nn-facet fieldset").first.is_visible()
-    page.focus(".nn-chosen button")
+    page.focus(".nn-picked button")
     page.keyboard.press("Enter")
     assert asked(page) == ""
 

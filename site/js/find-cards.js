@@ -44,14 +44,14 @@ function list(wanted) {
       const index = wanted.indexOf(box);
       box.checked = false;
       changed();
-      const left = form.querySelectorAll(".nn-chosen button");
+      const left = form.querySelectorAll(".nn-picked button");
       (left[Math.min(index, left.length - 1)] ?? form.querySelector("summary, input")).focus();
     });
     const item = document.createElement("li");
     item.append(button);
     return item;
   });
-  const chips_list = form.querySelector(".nn-chosen");
+  const chips_list = form.querySelector(".nn-picked");
   chips_list.replaceChildren(...chips);
   chips_list.hidden = !chips.length;
 }
