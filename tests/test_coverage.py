@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from small_families import copy_families
 
 from nnpedia.cache import PACKAGE
@@ -53,36 +55,81 @@ def test_a_type_that_was_written_since_stands_among_the_families(tmp_path: Path)
 
 def test_a_row_says_what_has_changed_since(tmp_path: Path) -> None:
     inputs = inputs_of(tmp_path)
+    now = inputs.of("gpt2", score("gpt2"))
     rows = {
-        "gpt2": {**score("gpt2"), "measured": {**inputs, "day": "2026-11-29"}},
-        "llama": {**score("llama"), "measured": {**inputs, "drafting": "of yore", "day": "2026-11-28"}},
+        "gpt2": {**score("gpt2"), "measured": {**now, "day": "2026-11-29"}},
+        "llama": {**score("llama"), "measured": {**now, "drafting": "of yore", "day": "2026-11-28"}},
     }
     write_table(Table(rows, {}), tmp_path / "coverage.json")
     html = page(tmp_path, ["gpt2", "llama"])
-    assert "1 of 2 rows were measured with just these" in " ".join(html.split())
+    assert "1 of 2 rows are up to date with all of these" in " ".join(html.split())
     assert html.count("drafting has changed since") == 1
     assert "2026-11-28" in html
-    assert since(score("llama"), inputs) == list(collecting.since({}, inputs))
+    assert since("llama", score("llama"), inputs) == ["versions", "drafting", "engine", "vocabulary", "read"]
 
 
 def test_what_a_row_depends_on_changes_its_digest_and_nothing_else(tmp_path: Path) -> None:
     package = tmp_path / "nnpedia"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     families = copy_families(tmp_path / "families")
-    before = inputs_of(families, package)
+    before = inputs_of(families, package).of("gpt2", score("gpt2"))
     for path, changed in [
         (package / "draft" / "mixing.py", {"drafting"}),
         (package / "laws.py", {"engine"}),
+        (families / "vocabulary.yml", {"vocabulary"}),
         (package / "draft" / "page.py", set()),
         (package / "pages.py", set()),
-        (families / "gpt2" / "family.yml", {"families"}),
         (families / "gpt2" / "notes.md", set()),
     ]:
         text = path.read_text()
         path.write_text(text + "\n# another line\n")
-        after = inputs_of(families, package)
+        after = inputs_of(families, package).of("gpt2", score("gpt2"))
         assert {name for name in before if before[name] != after[name]} == changed, path
         path.write_text(text)
+
+
+def test_a_row_depends_on_the_families_it_took_from_and_an_open_one_on_what_all_offer(tmp_path: Path) -> None:
+    from nnpedia.family import load_family
+
+    families = copy_families(tmp_path / "families")
+    closed = score("gpt2") | {"read": ["llama"]}
+    rows = {
+        "its own": ("gpt2", score("gpt2")),
+        "of llama": ("gpt2", closed),
+        "closed": ("x", cover("x") | {"read": ["olmo"]}),
+        "open": ("x", cover("x", "drafted")),
+        "open without gpt2": ("gpt2", score("gpt2") | {"missing": ["layers.layer_mid"]}),
+    }
+
+    def changed(name: str, **said: Any) -> set[str]:
+        """The rows that are out of date once a family says this as well."""
+        before, spec = inputs_of(families), families / name / "family.yml"
+        text = spec.read_text() if spec.is_file() else (families / "llama" / "family.yml").read_text()
+        spec.parent.mkdir(exist_ok=True)
+        spec.write_text(yaml.safe_dump(yaml.safe_load(text) | {"family": name} | said, sort_keys=False))
+        load_family.cache_clear()
+        after = inputs_of(families)
+        return {label for label, row in rows.items() if before.of(*row) != after.of(*row)}
+
+    assert changed("llama", subtitle="Another.") == set()
+    assert changed("other", extends="llama") == set()
+    own_place = {"layers": {"layer_mid": {"at": "own.input"}}}
+    assert changed("other", extends="llama", values=own_place) == {"open", "open without gpt2"}
+    assert changed("under", extends="gpt2", readout="lm_head(hidden)") == {"open"}
+    assert changed("llama", badges=["rmsnorm", "rotary"]) == {"of llama"}
+    assert changed("gpt2", badges=["rmsnorm", "rotary"]) == {"its own", "of llama", "open without gpt2"}
+
+
+def test_the_families_a_draft_took_words_of_are_its_base_and_whose_words_it_has(tmp_path: Path) -> None:
+    from nnpedia.draft.depending import taken
+    from nnpedia.family import load_family
+
+    known = {name: load_family(FAMILIES / name) for name in ("llama", "gpt2", "olmo", "bloom")}
+    pool, vocabulary = [known["llama"], known["bloom"]], known["llama"].vocabulary
+    assert taken(known["olmo"], known["llama"], pool, vocabulary) == ["llama"]
+    own = dataclasses.replace(known["llama"], laws=known["bloom"].laws)
+    assert taken(own, known["llama"], pool, vocabulary) == ["llama", "bloom"]
+    assert "bloom" not in taken(own, known["llama"], [known["llama"]], vocabulary)
 
 
 @pytest.fixture
@@ -94,7 +141,7 @@ def measuring(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         for name in names:
             asked.append(name)
             row = score(name) if name in ("llama", "gpt2") else cover(name)
-            yield name, {**row, "measured": {**inputs_of(families), "day": "2026-11-30"}}
+            yield name, {**row, "measured": {**inputs_of(families).of(name, row), "day": "2026-11-30"}}
 
     monkeypatch.setattr(collecting, "measured", pretend)
     return asked

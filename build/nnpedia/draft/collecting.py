@@ -32,7 +32,7 @@ def collect(families: Path, out: Path, workers: int, names: Sequence[str] = (), 
     waiting = [
         name for name in wanted
         if again or name not in (table.scores if name in described else table.covers)
-        or since((table.scores.get(name) or table.covers[name]), inputs)
+        or since(name, table.scores.get(name) or table.covers[name], inputs)
     ]  # fmt: skip
     for name, row in measured(families, waiting, workers):
         table = read_table(out) or table  # another slice may have written rows since
@@ -48,7 +48,7 @@ def measured(families: Path, names: Sequence[str], workers: int) -> Iterator[tup
     for result in run_jobs(jobs, workers, LIMITS):
         name = result.job.name
         row = result.value.as_data() if result.cause is None else _failed(name, result.cause, name in described)
-        yield name, {**row, "measured": {**inputs, "day": datetime.date.today().isoformat()}}
+        yield name, {**row, "measured": {**inputs.of(name, row), "day": datetime.date.today().isoformat()}}
 
 
 def differing(families: Path, names: Sequence[str], workers: int) -> list[str]:
@@ -66,7 +66,7 @@ def differing(families: Path, names: Sequence[str], workers: int) -> list[str]:
         fields = [
             field
             for field in row
-            if field not in ("measured", "extends") and _plain(row[field]) != _plain(held.get(field))
+            if field not in ("measured", "extends", "read") and _plain(row[field]) != _plain(held.get(field))
         ]
         lines += [f"{name}: {field} was {held.get(field)!r} and is {row[field]!r}" for field in fields]
     return sorted(lines)

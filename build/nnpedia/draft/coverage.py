@@ -6,7 +6,6 @@ it was measured with, so that a row older than what it depends on is told from o
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,9 @@ from typing import Any
 
 from nnpedia.cache import PACKAGE, write_atomically
 from nnpedia.dependence import modules
+from nnpedia.draft.depending import digest, is_open, offered_now, read_now
 from nnpedia.errors import SpecError, place
+from nnpedia.family import Family, family_folders, load_family
 from nnpedia.versions import installed
 
 Row = dict[str, Any]
@@ -28,7 +29,9 @@ INPUTS = {
     "versions": "other versions are installed",
     "drafting": "drafting has changed",
     "engine": "the checks have changed",
-    "families": "families have changed",
+    "vocabulary": "the vocabulary has changed",
+    "read": "families that it is of or took from have changed",
+    "offered": "families offer other places and forms",
 }
 START = "nnpedia.draft.measure"
 
@@ -62,30 +65,49 @@ class Table:
         there.pop(name, None)
 
 
-def inputs_of(families: Path, package: Path = PACKAGE) -> dict[str, str]:
-    """What a measurement made now depends on: the versions, and digests of the code and of the specs."""
+@dataclass(frozen=True)
+class Inputs:
+    """What measurements made now depend on.
+
+    Attributes:
+        whole: What every row depends on: the versions, and digests of the code and of the vocabulary.
+        families: Those that are there, of which a row depends on some.
+    """
+
+    whole: Mapping[str, str]
+    families: Mapping[str, Family]
+
+    def of(self, name: str, row: Row) -> dict[str, str]:
+        """What the row of a family or another model type depends on, as it is now."""
+        own = [name] if name in self.families else []
+        found = {**self.whole, "read": read_now(self.families, [*own, *row.get("read", [])])}
+        return {**found, "offered": offered_now(self.families, own)} if is_open(row) else found
+
+
+def inputs_of(families: Path, package: Path = PACKAGE) -> Inputs:
+    """What a measurement made now depends on."""
     reached = modules(package, START)
     drafting = {name: path for name, path in reached.items() if name.startswith("nnpedia.draft")}
-    specs = sorted(path for path in families.rglob("*.yml") if path.name != "lineages.yml")
-    return {
+    words = [path for name in ("vocabulary.yml", "badges.yml") if (path := families / name).is_file()]
+    whole = {
         "versions": ", ".join(f"{name} {installed(name)}" for name in ("transformers", "torch", "nnsight")),
         "drafting": _digest(drafting),
         "engine": _digest({name: path for name, path in reached.items() if name not in drafting}),
-        "families": _digest({path.relative_to(families).as_posix(): path for path in specs}),
+        "vocabulary": _digest({path.name: path for path in words}),
     }
+    return Inputs(whole, {name: load_family(path) for name, path in family_folders(families).items()})
 
 
 def _digest(files: Mapping[str, Path]) -> str:
-    whole = hashlib.sha256()
-    for name, path in sorted(files.items()):
-        whole.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return whole.hexdigest()[:12]
+    return digest(
+        "".join(f"{name}\0{digest(path.read_text(encoding='utf-8'))}" for name, path in sorted(files.items()))
+    )
 
 
-def since(row: Row, inputs: Mapping[str, str]) -> list[str]:
+def since(name: str, row: Row, inputs: Inputs) -> list[str]:
     """What a row depends on and is another now, as `INPUTS` calls it; nothing for a row that is up to date."""
-    given = row.get("measured") or {}
-    return [name for name in INPUTS if given.get(name) != inputs[name]]
+    given, now = row.get("measured") or {}, inputs.of(name, row)
+    return [what for what in INPUTS if what in now and given.get(what) != now[what]]
 
 
 def write_table(table: Table, path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from nnpedia.draft.depending import taken
 from nnpedia.draft.drafting import draft_of
 from nnpedia.draft.opening import Subject, open_subject
 from nnpedia.draft.places import ACROSS, same
@@ -38,6 +39,7 @@ class Score:
         missing: Values the draft has not worked out.
         partly: Values right where they are, but not there on every block or under every load.
         name_faults, lacking, added: The names, badges said otherwise.
+        read: The families that the draft took words of.
     """
 
     family: str
@@ -53,6 +55,7 @@ class Score:
     added: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     cause: str | None = None
+    read: list[str] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,6 +83,7 @@ def compare(made: Draft, folder: Path, truth: Family) -> Score:
     result = Score(made.name, made.base.family if made.base else None)
     result.problems = [problem.what for problem in made.problems]
     drafted = load_family(folder / made.name)
+    result.read = taken(drafted, made.base, made.pool, made.seen.vocabulary)
     _names(made, drafted, truth, result)
     ours, theirs = set(made.badges), set(truth.badges)
     result.badges = (len(ours & theirs), len(ours | theirs))
@@ -183,6 +187,7 @@ class Cover:
     Attributes:
         state: `complete` (every value proven or shown absent, every law told), `drafted`, `not yet`, or `left out`.
         why: The reason, for the last two; what is not worked out, for a draft.
+        read: The families that the draft took words of.
     """
 
     model_type: str
@@ -196,6 +201,7 @@ class Cover:
     untold: int = 0
     problems: int = 0
     full_size: str = ""
+    read: list[str] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -231,6 +237,7 @@ def _covered(made: Draft, folder: Path, architecture: str) -> Cover:
         made.name, "drafted", architecture=architecture, extends=made.base.family if made.base else None,
         proven=len(made.proven), todo=len(todo), laws=sum(form is not None for form in made.laws.values()),
         untold=len(untold), problems=len(made.problems), full_size=_full_size(folder / made.name),
+        read=taken(load_family(folder / made.name), made.base, made.pool, made.seen.vocabulary),
     )  # fmt: skip
     if made.problems:
         found.state, found.why = "not yet", f"a check still fails: {made.problems[0].what}"

@@ -18,13 +18,13 @@ def coverage_page(folder: Path, described: Iterable[str]) -> Page:
     table, names = coverage.read_table(folder), sorted(described)
     inputs = coverage.inputs_of(folder)
     rows = {} if table is None else {**table.covers, **table.scores}
-    changed = {name: coverage.since(row, inputs) for name, row in rows.items()}
+    changed = {name: coverage.since(name, row, inputs) for name, row in rows.items()}
     html = render(
         "coverage.html",
         table=table,
         described=names,
         states=coverage.STATES,
-        inputs=inputs,
+        inputs=inputs.whole,
         says=coverage.INPUTS,
         changed=changed,
     )

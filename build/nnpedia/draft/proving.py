@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpedia.draft.bearing import as_law, borne_out, lacking
+from nnpedia.draft.depending import beside
 from nnpedia.draft.forms import Form, law_forms
 from nnpedia.draft.opening import Subject
 from nnpedia.draft.readouts import readout_forms, readout_law
@@ -74,10 +75,7 @@ class Draft:
 def available(folder: Path, hidden: Sequence[str]) -> list[Family]:
     """The families that may be a base: all but the hidden ones and those that extend one."""
     families = {name: load_family(path) for name, path in family_folders(folder).items()}
-    gone = set(hidden)
-    while more := {name for name, one in families.items() if one.extends in gone} - gone:
-        gone |= more
-    return [family for name, family in families.items() if name not in gone]
+    return beside(families, hidden)
 
 
 def drafted(subject: Subject, seen: Sighting, pool: Sequence[Family]) -> Draft:
