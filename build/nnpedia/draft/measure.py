@@ -16,7 +16,8 @@ import torch
 
 from nnpedia.draft.depending import taken
 from nnpedia.draft.drafting import draft_of
-from nnpedia.draft.opening import Subject, open_subject
+from nnpedia.draft.elsewhere import badges_elsewhere, subject_of
+from nnpedia.draft.opening import open_subject
 from nnpedia.draft.places import ACROSS, same
 from nnpedia.draft.proving import Draft
 from nnpedia.draft.spec import has_module
@@ -35,6 +36,7 @@ class Score:
         names: Names said right, and how many there are.
         values: Values that are right (an equal tensor, or absent in both), and how many there are.
         badges: Badges both have, and how many either has.
+        elsewhere: Badges of the family that another of its checkpoints shows, with that one's id.
         wrong: Values the draft presents as proven whose tensor is another one, or that the family has not.
         missing: Values the draft has not worked out.
         partly: Values right where they are, but not there on every block or under every load.
@@ -56,6 +58,7 @@ class Score:
     problems: list[str] = field(default_factory=list)
     cause: str | None = None
     read: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -66,13 +69,7 @@ def score(name: str, families: Path) -> Score:
     torch.set_num_threads(1)
     known = family_folders(families)
     truth = load_family(known[name])
-    checkpoint = truth.checkpoints[0]
-    plain = open_subject(name)
-    stated = dict(checkpoint.config)
-    from nnpedia.checkpoints import configs
-
-    config = configs.build(name, stated)
-    subject = Subject(name, config, plain.architecture, checkpoint.id, checkpoint.origin, stated)
+    subject = subject_of(truth, truth.checkpoints[0], open_subject(name).architecture)
     with tempfile.TemporaryDirectory(prefix="nnpedia-measure-") as scratch:
         made = draft_of(subject, families, [name], Path(scratch))
         return compare(made, Path(scratch), for_config(truth, made.seen.trial.config))
@@ -85,7 +82,9 @@ def compare(made: Draft, folder: Path, truth: Family) -> Score:
     drafted = load_family(folder / made.name)
     result.read = taken(drafted, made.base, made.pool, made.seen.vocabulary)
     _names(made, drafted, truth, result)
-    ours, theirs = set(made.badges), set(truth.badges)
+    elsewhere = badges_elsewhere(made, truth, [one for one in truth.badges if one not in made.badges])
+    result.elsewhere = [f"{badge} on {checkpoint}" for badge, checkpoint in elsewhere.items()]
+    ours, theirs = {*made.badges, *elsewhere}, set(truth.badges)
     result.badges = (len(ours & theirs), len(ours | theirs))
     result.lacking, result.added = sorted(theirs - ours), sorted(ours - theirs)
     _values(made, drafted, truth, result)
