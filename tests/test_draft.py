@@ -89,6 +89,23 @@ def test_the_base_is_the_one_beside_which_the_least_is_written(olmo2: Any, tmp_p
     assert (found.extends, found.problems, found.wrong, found.missing) == ("qwen3_next", [], [], [])
 
 
+def test_a_badge_that_the_reference_does_not_show_is_seen_on_another_checkpoint(scratch: Path) -> None:
+    """Of Phi-3 the smallest has a key for every query, and positions that are not stretched."""
+    from nnpedia.draft.badging import badges_of
+    from nnpedia.draft.elsewhere import badges_elsewhere, subject_of
+    from nnpedia.draft.proving import drafted
+    from nnpedia.draft.sighting import see
+    from nnpedia.draft.trial import trial
+    from nnpedia.family import load_family
+
+    family = load_family(FAMILIES / "phi3")
+    subject = subject_of(family, family.checkpoints[0], family.architecture)
+    draft = drafted(subject, see(trial(subject), family.vocabulary), [load_family(FAMILIES / "llama")])
+    wanted = ["grouped-query-attention", "longrope", "alibi"]
+    assert not {*wanted} & {*badges_of(draft)}
+    assert list(badges_elsewhere(draft, family, wanted)) == wanted[:2]
+
+
 def test_a_setting_that_is_null_and_asked_for_is_told(scratch: Path) -> None:
     from nnpedia.draft.drafting import draft
 

@@ -109,22 +109,63 @@ def test_rates_and_values_of_channels_are_told_apart_by_the_decays() -> None:
 
 
 def test_a_stream_that_is_normed_after_each_sum_is_solved() -> None:
-    """GPT's first block: a norm stands on the stream itself, and the contributions are what went into it."""
+    """GPT's first block: a norm stands on the stream itself, and the contributions are what went into it.
+
+    Its scores are masked by a finite number, so that queries and keys are told below the diagonal only.
+    """
+    from nnpedia.draft.mixing import see_attention
     from nnpedia.draft.opening import open_subject
     from nnpedia.draft.recording import record
     from nnpedia.draft.trial import tokens, trial
 
     made = trial(open_subject("openai-gpt"))
-    block = see_block(made.model, record(made.model, tokens()), "transformer.h.0", 0, {})
+    recording = record(made.model, tokens())
+    block = see_block(made.model, recording, "transformer.h.0", 0, {})
     assert block.sums == ("ln_1", "ln_2")
     assert [(part.role, part.host) for part in block.sublayers] == [
         ("attention", "transformer.h.0.attn"),
         ("mlp", "transformer.h.0.mlp"),
     ]
+    assert [part.norm for part in block.sublayers] == [None, None]
     assert block.mid is not None
     with torch.no_grad():
         summed = block.entering + block.sublayers[0].contribution
         assert torch.allclose(made.model.transformer.h[0].ln_1(summed), block.mid, atol=1e-5)
+    attention = see_attention(made.model, recording, block, block.sublayers[0], {})
+    queries, keys = (attention.targets[f"attention_{name}"][0] for name in ("queries", "keys"))
+    dots = (queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5).tril()
+    assert torch.allclose(dots, attention.targets["attention_scores"][0].tril(), atol=1e-4)
+
+
+@pytest.mark.parametrize("how", ["plain", "scaled", "normed", "beside"])
+def test_a_shared_expert_is_what_is_added_to_the_routed_ones(how: str) -> None:
+    """Times a number of the config, before a norm of the mixture's own, or by an MLP that stands beside the mixture."""
+    from nnpedia.draft.feeding import Feeding
+    from nnpedia.draft.sharing import see_shared
+    from nnpedia.draft.tree import Block, Sublayer
+
+    torch.manual_seed(8)
+    routed, shared = drawn(BATCH, SEQ, 6), drawn(BATCH, SEQ, 6)
+    total = routed * (2.5 if how == "scaled" else 1.0) + shared
+    contribution = total.relu() if how == "normed" else 0.5 * total if how == "beside" else total
+    recording = Recording()
+
+    def holds(module: str, operations: tuple[str, ...], tensor: Tensor) -> None:
+        recording.events.append(Event(len(recording.events), module, operations, "output", (), tensor, tensor))
+
+    holds("block.mlp.experts", (), routed)
+    holds("block.mlp.other", (), drawn(BATCH, SEQ, 6))
+    holds("block.shared" if how == "beside" else "block.mlp.shared", (), shared)
+    holds("block" if how == "beside" else "block.mlp", ("add_0",), total)
+    holds("block.mlp", (), routed if how == "beside" else contribution)
+    block = Block(0, "block", drawn(BATCH, SEQ, 6), contribution)
+    part = Sublayer(
+        "mlp", "block.mlp", contribution, block.entering, beside="block.shared" if how == "beside" else None
+    )
+    found = Feeding()
+    see_shared(recording, block, part, routed, found, {"config.routed_scaling_factor": 2.5})
+    assert torch.equal(found.targets["shared_expert_output"][0], shared)
+    assert found.roles == ({} if how == "beside" else {"shared_expert": "block.mlp.shared"})
 
 
 def test_experts_that_read_weighted_tokens_are_told_by_what_they_read(tmp_path: Path) -> None:
@@ -180,3 +221,20 @@ class Gating(nn.Module):
         if self.which in ("fused", "half"):
             return cast(Tensor, self.down(self.act(first if self.which == "fused" else second) * second))
         return cast(Tensor, self.down(self.act(up if self.which == "up" else gate) * up))
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("hunyuan_v1_dense", {"query_layernorm": "q_norm", "key_layernorm": "k_norm"}),
+        ("nanochat", {}),  # norms without weights, by which queries and keys cannot be told apart
+    ],
+)
+def test_the_norms_of_queries_and_keys_are_named_where_they_are_told_apart(name: str, named: dict[str, str]) -> None:
+    from nnpedia.draft.opening import open_subject
+    from nnpedia.draft.sighting import see
+    from nnpedia.draft.trial import trial
+    from nnpedia.vocabulary import load_vocabulary
+
+    seen = see(trial(open_subject(name)), load_vocabulary(Path(__file__).parent.parent / "families"))
+    assert seen.names.tables.get("self_attn", {}) == named

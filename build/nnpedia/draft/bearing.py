@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnpedia.draft.forms import Form
-from nnpedia.draft.sighting import Pair
+from nnpedia.draft.candidates import Pair
+from nnpedia.draft.making import Form
 from nnpedia.family import Family
 from nnpedia.hosts import ENTERING
 from nnpedia.laws import values_of

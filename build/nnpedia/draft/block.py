@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nnpedia.draft.places import same
 from nnpedia.draft.recording import Event, Recording
-from nnpedia.draft.sublayers import add_sublayer, producer
+from nnpedia.draft.sublayers import add_beside, add_sublayer, producer
 from nnpedia.draft.tree import Block, is_norm
 
 
@@ -79,7 +79,10 @@ def _solve(
         return fitting[-1] if fitting else None
 
     def add(term: Term) -> None:
-        for part in _parts(recording, block, term, terms):
+        parts = _parts(recording, block, term, terms)
+        if len(parts) > 1 and add_beside(model, recording, block, [part.event for part in parts], term.value):
+            return
+        for part in parts:
             add_sublayer(model, recording, block, part.event, part.value)
 
     for event in events:
@@ -141,6 +144,9 @@ def _normed_after_sums(
     block.shape, block.sums = "sequential", tuple(passed)
     for term in found:
         add(term)
+    for part in block.sublayers:
+        if part.norm and part.norm.rpartition(".")[2] in passed:
+            part.norm = None  # it is of the stream: the sublayer reads that as it is
     return True
 
 

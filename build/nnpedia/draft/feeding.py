@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from nnpedia.draft.gating import stays
 from nnpedia.draft.places import same
 from nnpedia.draft.recording import Event, Recording
+from nnpedia.draft.sharing import see_shared
 from nnpedia.draft.tree import Block, Sublayer, is_linear
 from nnpedia.draft.trial import tokens
 from nnpedia.draft.weighted import see_weighted_inputs
@@ -40,7 +41,12 @@ class Feeding:
 
 
 def see_feeding(
-    model: nn.Module, recordings: Mapping[str, Recording], first: Recording, block: Block, part: Sublayer
+    model: nn.Module,
+    recordings: Mapping[str, Recording],
+    first: Recording,
+    block: Block,
+    part: Sublayer,
+    scales: Mapping[str, float],
 ) -> Feeding:
     """The values of one MLP or mixture; `recordings` are by load, as expert outputs exist under some only."""
     found = Feeding()
@@ -49,6 +55,8 @@ def see_feeding(
         found.mixture = True
         found.roles["experts"] = experts
         _mixture(model, recordings, first, part, experts, found)
+        if routed := found.targets.get("routed_output"):
+            see_shared(first, block, part, routed[0], found, scales)
     else:
         _dense(model, first, block, part, found)
     return found
@@ -206,15 +214,13 @@ def _mixture(
         else:
             found.why["expert_weights"] = "the experts are not called with a factor for each slot"
     made = first.at(experts, (), "output", ()) or first.at(experts, (), "output", (0,))
-    if indices is None and see_weighted_inputs(first, part, experts, found):
-        _shared(first, part, found.targets["routed_output"][0], found)
-    elif made is None or made.tensor.numel() != tokens * hidden:
+    weighted = indices is None and see_weighted_inputs(first, part, experts, found)
+    if not weighted and (made is None or made.tensor.numel() != tokens * hidden):
         found.why["routed_output"] = "the experts are not one module that returns their sum"
-    else:
+    elif not weighted and made is not None:
         routed = made.tensor.reshape(batch, seq, hidden)
         found.targets["routed_output"] = [routed]
         _slots(recordings, experts, routed, found)
-        _shared(first, part, routed, found)
     _router(model, first, part, found)
 
 
@@ -230,28 +236,10 @@ def _slots(recordings: Mapping[str, Recording], experts: str, routed: Tensor, fo
             if event.tensor.shape[-1] != hidden or event.access != "output":
                 continue
             outputs = event.tensor.reshape(batch, seq, slots, hidden)
-            if same(outputs.sum(2), routed, 16.0) and slots > 1:
+            if same(outputs.sum(2), routed, 16.0) and (slots > 1 or event.operations):
                 found.targets["expert_outputs"] = [outputs]
                 return
     found.why["expert_outputs"] = "no tensor of the experts' forward, summed over slots, is their output"
-
-
-def _shared(recording: Recording, part: Sublayer, routed: Tensor, found: Feeding) -> None:
-    """What the mixture returns beside its routed experts."""
-    made = [e for e in recording.within(part.host) if e.access == "output" and e.tensor.numel() == routed.numel()]
-    whole = next((e for e in made if e.module == part.host and not e.operations), None)
-    total = part.contribution if whole is None else whole.tensor.reshape(routed.shape)
-    if same(routed, total):
-        found.absent["shared_expert_output"] = "this mixture has no shared expert"
-        return
-    fitting = [e for e in made if same(routed + e.tensor.reshape(routed.shape), total, 3.0)]
-    if fitting:
-        found.targets["shared_expert_output"] = [fitting[0].tensor.reshape(routed.shape)]
-        own = [e.module for e in fitting if not e.operations and e.module.startswith(f"{part.host}.")]
-        if own:
-            found.roles["shared_expert"] = min(own, key=len)
-    else:
-        found.why["shared_expert_output"] = "what the mixture returns is not its experts' sum plus another tensor"
 
 
 def _router(model: nn.Module, recording: Recording, part: Sublayer, found: Feeding) -> None:

@@ -161,14 +161,19 @@ def _products(events: list[Event], block: Block, heads: int, found: Attention, s
     keys = [k for t in tensors for k in _grouped(t, KEYS, batch, seq, heads)]
     caps = [None, *(value for name, value in scales.items() if "cap" in name)]
     pairs: list[tuple[Tensor, Tensor]] = []
-    for key in keys:
-        spread = key.repeat_interleave(heads // key.shape[1], 1).transpose(2, 3)
-        for query in queries:
-            if query.shape[-1] != key.shape[-1] or query is key:
-                continue
-            dots = query @ spread
-            if any(_proportional(_uncapped(scores, cap), dots) for cap in caps):
-                pairs.append((query, key))
+    for target in targets:  # a softmax is the same of scores that were shifted, row by row, before it
+        scores = target.reshape(batch, heads, seq, seq)
+        for key in keys:
+            spread = key.repeat_interleave(heads // key.shape[1], 1).transpose(2, 3)
+            for query in queries:
+                if query.shape[-1] != key.shape[-1] or query is key:
+                    continue
+                dots = query @ spread
+                if any(_proportional(_uncapped(scores, cap), dots) for cap in caps):
+                    pairs.append((query, key))
+        if pairs:
+            targets.sort(key=lambda one: one is not target)
+            break
     if not pairs:
         for name in ("attention_queries", "attention_keys"):
             found.why[name] = "no two tensors before the scores have the scores for their products"
@@ -189,8 +194,8 @@ def _uncapped(scores: Tensor, cap: float | None) -> Tensor:
 
 
 def _proportional(scores: Tensor, dots: Tensor) -> bool:
-    """Whether scores are dots times one factor, plus what does not depend on the prompt."""
-    there = (scores[0] > -1e30) & (scores[1] > -1e30)
+    """Whether scores are dots times one factor, plus what does not depend on the prompt, up to the diagonal."""
+    there = ((scores[0] > -1e30) & (scores[1] > -1e30)).tril()
     left = (scores[0] - scores[1])[there].double()
     right = (dots[0] - dots[1])[there].double()
     square = float(right @ right)

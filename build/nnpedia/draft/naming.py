@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from nnpedia.draft.feeding import Feeding
-from nnpedia.draft.mixing import Attention
-from nnpedia.draft.places import same
+from nnpedia.draft.mixing import KEYS, QUERIES, Attention
+from nnpedia.draft.places import laid_out, same
 from nnpedia.draft.recording import Recording
 from nnpedia.draft.tree import Block, Containers, is_norm
 
@@ -71,6 +71,8 @@ def names_of(
         own = block.of("attention")
         if own and attention and attention.projection and attention.projection.startswith(f"{own.host}."):
             names.say("self_attn", own.host, attention.projection, "o_proj")
+        if own and attention:
+            _head_norms(model, recording, own.host, attention, names)
         recurrent = block.of("recurrent")
         if recurrent:
             _gated_norm(model, recording, recurrent.host, names)
@@ -85,6 +87,27 @@ def names_of(
                     continue
                 names.say("layers" if mlp.virtual else "mlp", mlp.host, path, role)
     return names
+
+
+def _head_norms(model: nn.Module, recording: Recording, host: str, attention: Attention, names: Names) -> None:
+    """The norms of queries and of keys inside an attention; a rotation after them leaves each head as long as it is.
+
+    A norm that may be of either, as those without weights may, gets no name.
+    """
+    fitting: dict[str, list[str]] = {}
+    for standard, value, axes in (("q_norm", "attention_queries", QUERIES), ("k_norm", "attention_keys", KEYS)):
+        for target in attention.targets.get(value, [])[:1]:
+            sizes = dict(zip(axes, target.shape, strict=True))
+            for name, module in model.get_submodule(host).named_children():
+                made = recording.at(f"{host}.{name}", (), "output", ())
+                if not is_norm(module) or made is None or made.tensor.numel() != target.numel():
+                    continue
+                laid = (tensor.norm(dim=-1) for _, tensor in laid_out(made.tensor, axes, sizes))
+                if any(same(lengths, target.norm(dim=-1), 64.0) for lengths in laid):
+                    fitting.setdefault(name, []).append(standard)
+    for name, roles in fitting.items():
+        if len(roles) == 1 and list(fitting.values()).count(roles) == 1:
+            names.say("self_attn", host, f"{host}.{name}", roles[0])
 
 
 def _gated_norm(model: nn.Module, recording: Recording, host: str, names: Names) -> None:

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from nnpedia.draft.bearing import as_law, borne_out, lacking
+from nnpedia.draft.candidates import Pair
 from nnpedia.draft.depending import beside
-from nnpedia.draft.forms import Form, law_forms
+from nnpedia.draft.forms import law_forms
+from nnpedia.draft.making import Form
 from nnpedia.draft.opening import Subject
 from nnpedia.draft.readouts import readout_forms, readout_law
 from nnpedia.draft.said import CALLS, Said, said_of
-from nnpedia.draft.sighting import Pair, Sighting
+from nnpedia.draft.sighting import Sighting
 from nnpedia.draft.spec import cost, prefer_base
 from nnpedia.family import Family, family_folders, load_family
 from nnpedia.laws import Measured, applies, measure
@@ -195,7 +197,10 @@ def _check(draft: Draft, family: Family, load: Load) -> bool:
 
 
 def _without_law(draft: Draft, family: Family) -> bool:
-    """Take out the values no defining law of which holds: nothing says that they are what they are called."""
+    """Take out the values no defining law of which holds: nothing says that they are what they are called.
+
+    A second place is tried before.
+    """
     borne = borne_out(draft.laws, family)
     changed = False
     for pair, one in draft.said.items():
@@ -205,7 +210,11 @@ def _without_law(draft: Draft, family: Family) -> bool:
         if one.taken is not None:
             _give_up_recurrence(draft, f"{pair[1]}: {why}")
             return True
-        _give_up(one, f"{why}; a tensor of its shape is at {one.choices[0].place.at}")
+        if len(one.choices) > 1 and not one.retried:
+            one.choices.pop(0)  # a place may hold the value on the block that was looked at and not on every one
+            one.by_class, one.retried = {}, True
+        else:
+            _give_up(one, f"{why}; a tensor of its shape is at {one.choices[0].place.at}")
         changed = True
     return changed
 

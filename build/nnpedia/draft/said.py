@@ -9,9 +9,10 @@ from typing import Any
 
 from torch import nn
 
+from nnpedia.draft.candidates import Candidate, Pair, holds, host_path, layout_of
 from nnpedia.draft.places import Place, resolve
 from nnpedia.draft.recurring import is_kept
-from nnpedia.draft.sighting import Candidate, Kind, Pair, Sighting, holds, host_path, layout_of
+from nnpedia.draft.sighting import Kind, Sighting
 from nnpedia.family import Family
 from nnpedia.vocabulary import ValueSpec
 
@@ -40,6 +41,7 @@ class Said:
         layout: Its layout, where that is not the vocabulary's.
         others: What else it may be, where that was searched for.
         by_class: The address on blocks of other classes.
+        retried: Whether a first place was given up because no law of it held.
     """
 
     choices: list[Candidate] = field(default_factory=list)
@@ -50,6 +52,7 @@ class Said:
     others: list[ValueSpec] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     by_class: dict[str, str] = field(default_factory=dict)
+    retried: bool = False
 
     @property
     def at(self) -> Candidate | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from nnpedia.draft.candidates import host_path
 from nnpedia.draft.places import Finder, Place
 from nnpedia.draft.recording import Event, Recording
 from nnpedia.draft.recurring import HEADS, Recurrence, is_kept
-from nnpedia.draft.sighting import Kind, Sighting, host_path
+from nnpedia.draft.sighting import Kind, Sighting
 from nnpedia.entryspec import DecodePlace
 from nnpedia.vocabulary import ValueSpec
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nnpedia.draft.candidates import Candidate, Pair, host_path
 from nnpedia.draft.places import Place
 from nnpedia.draft.said import Said, order_of, parts_of
-from nnpedia.draft.sighting import Candidate, Pair, Sighting, host_path
+from nnpedia.draft.sighting import Sighting
 from nnpedia.family import Family
 from nnpedia.hosts import axis_sizes, size
 from nnpedia.vocabulary import ValueSpec
@@ -52,21 +53,26 @@ def sizes_of(seen: Sighting, merged: Family | None, pool: Sequence[Family]) -> d
         if merged and all(axis_sizes(merged, module, config).get(axis) == length for length, module in cases):
             continue
         pooled = [texts for family in pool if (texts := family.sizes.get(axis))]
-        for texts in [seen.vocabulary.axes[axis].size, *pooled, *_formulas(*cases[0], config)]:
+        for texts in [seen.vocabulary.axes[axis].size, *pooled, *_formulas(axis, *cases[0], config)]:
             if texts and all(size(texts, module, config) == length for length, module in cases):
                 found[axis] = texts
                 break
     return found
 
 
-def _formulas(length: int, module: Any, config: Any) -> Iterator[list[str]]:
+def _formulas(axis: str, length: int, module: Any, config: Any) -> Iterator[list[str]]:
     given = {k: v for k, v in config.to_dict().items() if type(v) is int and not k.endswith("_id")}
+    widths = [
+        [f"module.{name}.{side}"]
+        for name, child in sorted(module.named_children(), key=lambda one: "proj" not in one[0])
+        for side in ("out_features", "in_features")
+        if getattr(child, side, None) == length
+    ]
     yield from ([f"module.{name}"] for name, value in vars(module).items() if value == length and type(value) is int)
+    if axis == "intermediate_size":  # some classes round it up, and a rounded number may be any of the config's
+        yield from widths
     yield from ([f"config.{name}"] for name, value in given.items() if value == length)
-    for name, child in sorted(module.named_children(), key=lambda one: "proj" not in one[0]):
-        for side in ("out_features", "in_features"):
-            if getattr(child, side, None) == length:
-                yield [f"module.{name}.{side}"]
+    yield from widths
     for times in (2, 3, 4):
         yield from ([f"{times} * config.{name}"] for name, value in given.items() if value and value * times == length)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -39,6 +41,37 @@ def add_sublayer(model: nn.Module, recording: Recording, block: Block, event: Ev
         block.sublayers.append(Sublayer(role, host, contribution, reads, norm, after, virtual))
     else:
         block.why = f"two sublayers of the block are {role}"
+
+
+def add_beside(
+    model: nn.Module, recording: Recording, block: Block, events: Sequence[Event], contribution: Tensor
+) -> bool:
+    """One sublayer of a mixture and an MLP beside it that read the same and are added up; whether it is so."""
+    made = [producer(model, recording, block, event)[0] for event in events]
+    paths = [path for path in made if path is not None and has_experts(model.get_submodule(path))]
+    others = [path for path in made if path is not None and path not in paths]
+    if len(paths) != 1 or len(others) != 1:
+        return False
+    read = [recording.at(path, (), "input", ()) for path in (*paths, *others)]
+    if read[0] is None or read[1] is None or not same(read[0].tensor, read[1].tensor):
+        return False
+    if not all(
+        _pointwise(recording, path, model.get_submodule(path), block.entering.shape[1]) for path in made if path
+    ):
+        return False
+    add_sublayer(model, recording, block, events[made.index(paths[0])], contribution)
+    part = block.of("mlp")
+    if part is None or part.host != paths[0]:
+        return False
+    part.beside = others[0]
+    return True
+
+
+def has_experts(module: nn.Module) -> bool:
+    """Whether a module has weights stacked by expert, or a list of experts."""
+    return any(parameter.dim() == 3 for parameter in module.parameters()) or any(
+        isinstance(one, nn.ModuleList) for one in module.modules()
+    )
 
 
 def _first_linear(model: nn.Module, recording: Recording, block: Block) -> str:

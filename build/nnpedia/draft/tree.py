@@ -24,6 +24,7 @@ class Containers:
     head: str
     count: int
     normed_again: bool = False  # the final norm has other calls before its last
+    ratio: float = 1.0  # what the head reads over what the final norm gives
 
 
 @dataclass
@@ -37,6 +38,8 @@ class Sublayer:
         reads: The tensor the module is called with.
         norm: The module that norms the stream before it, if any.
         after: The module that norms what it returns, if any.
+        virtual: Whether the host is the block, whose own projections make the sublayer.
+        beside: A module of the block whose output is a part of the contribution too: a mixture's shared expert.
     """
 
     role: str
@@ -46,6 +49,7 @@ class Sublayer:
     norm: str | None = None
     after: str | None = None
     virtual: bool = False
+    beside: str | None = None
 
 
 @dataclass
@@ -77,15 +81,27 @@ def containers(model: Any, recording: Recording) -> Containers:
     stack = blocks(model)
     head_path = paths[id(head)]
     entered = recording.at(head_path, (), "input", ())
-    norm = None
+    norm, ratio = None, 1.0
     for path, module in model.named_modules():
         made = recording.at(path, (), "output", ())
         if path.startswith(f"{paths[id(stack)]}.") or not is_norm(module) or made is None or entered is None:
             continue
-        if made.tensor.numel() == entered.tensor.numel() and same(made.tensor.view_as(entered.tensor), entered.tensor):
-            norm = path
+        if made.tensor.numel() != entered.tensor.numel():
+            continue
+        if same(made.tensor.view_as(entered.tensor), entered.tensor):
+            norm, ratio = path, 1.0
+        elif norm is None and (times := _ratio(made.tensor.view_as(entered.tensor), entered.tensor)) is not None:
+            norm, ratio = path, times
     again = None if norm or entered is None else _called_again(model, recording, paths[id(stack)], entered.tensor)
-    return Containers(paths[id(embedding)], paths[id(stack)], norm or again, head_path, len(stack), again is not None)
+    stacked = paths[id(stack)]
+    return Containers(paths[id(embedding)], stacked, norm or again, head_path, len(stack), again is not None, ratio)
+
+
+def _ratio(before: Tensor, after: Tensor) -> float | None:
+    """The one positive number that gives `after` from `before`; `None` where there is none."""
+    square = float(before.double().square().sum())
+    times = float((before.double() * after.double()).sum()) / square if square else 0.0
+    return times if times > 0 and same(before * times, after, 8.0) else None
 
 
 def _called_again(model: Any, recording: Recording, stack: str, entered: Tensor) -> str | None:

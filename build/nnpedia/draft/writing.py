@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
+from nnpedia.draft.candidates import host_path
 from nnpedia.draft.places import resolve
 from nnpedia.draft.proving import Draft, exceptions
 from nnpedia.draft.said import order_of, parts_of
-from nnpedia.draft.sighting import host_path
 from nnpedia.draft.spec import differences, name_differences, sizes_of
 from nnpedia.draft.tree import Containers
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from nnpedia.draft.badging.registry import attentions_of, badge, form_of, kinds_of, module_at, projections_of
+from nnpedia.draft.candidates import host_path
 from nnpedia.draft.places import same
 from nnpedia.draft.proving import Draft
-from nnpedia.draft.sighting import Kind, host_path
+from nnpedia.draft.sighting import Kind
 
 
 @badge("biased-qkv")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import nn
 
 from nnpedia.draft.badging.registry import badge, form_of, kinds_of, module_at
+from nnpedia.draft.candidates import host_path
 from nnpedia.draft.places import same
 from nnpedia.draft.proving import Draft
-from nnpedia.draft.sighting import host_path
 
 
 @badge("parallel-block")
