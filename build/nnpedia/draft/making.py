@@ -111,6 +111,7 @@ def _sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
             f"layer_input + {both} + {other} == layer_output",
             "A block adds both mixers' contributions at once, then its MLP's",
         )
+    yield f"layer_input + {one} == layer_output", "A block of attention adds its contribution, and nothing else"
 
 
 def _recurrent_sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:

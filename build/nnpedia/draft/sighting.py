@@ -87,15 +87,25 @@ def see(trial: Trial, vocabulary: Vocabulary) -> Sighting:
     return seen
 
 
+_CALLED = {"attention": "attention", "recurrent": "recurrent mixer", "mlp": "MLP"}
+
+
 def _part_clashing(kinds: list[Kind]) -> None:
-    """Leave out mixers whose module other blocks have under the same name as another host: a spec names it once."""
-    attentions = [(kind, part) for kind in kinds if (part := kind.block.of("attention")) is not None]
-    named = {part.host.removeprefix(f"{kind.block.path}.") for kind, part in attentions}
-    for kind in kinds:
-        for part in list(kind.block.sublayers):
-            if part.role == "recurrent" and part.host.removeprefix(f"{kind.block.path}.") in named:
-                kind.block.sublayers.remove(part)
-                kind.block.why = "a recurrent mixer has the name that other blocks have their attention under"
+    """Leave out sublayers whose module other blocks have under the same name as another host: a spec names it once.
+
+    The attention keeps the name, where there is one.
+    """
+    roles: dict[str, set[str]] = {}
+    parts = [(kind, part) for kind in kinds for part in kind.block.sublayers if not part.virtual]
+    for kind, part in parts:
+        roles.setdefault(part.host.removeprefix(f"{kind.block.path}."), set()).add(part.role)
+    for kind, part in parts:
+        kept = min(roles[part.host.removeprefix(f"{kind.block.path}.")], key=list(_CALLED).index)
+        if part.role != kept:
+            kind.block.sublayers.remove(part)
+            kind.block.why = f"the {_CALLED[part.role]} has the name that other blocks have their {_CALLED[kept]} under"
+            kind.feeding = None if part.role == "mlp" else kind.feeding
+            kind.recurrence = None if part.role == "recurrent" else kind.recurrence
 
 
 def loads_of(model: Any) -> dict[str, dict[str, str]]:
