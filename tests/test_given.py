@@ -1,117 +1,21 @@
-"""What a hurried hand gives the library: keywords, names, prompts, numbers of blocks. One line says what is wrong."""
+"""What a hurried hand gives the library: checkpoints, devices, names, blocks. One line says what is wrong."""
 
 from __future__ import annotations
 
 import copy
-import warnings
-from collections.abc import Callable
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from forged import PROMPT, each_family, encoded, folder, full
+from forged import PROMPT, each_family, folder, full
+from refusing import refused
 
-from nnpedia import (
-    CheckpointError,
-    NnpediaError,
-    NoSuchBlock,
-    PaddingWarning,
-    PromptError,
-    StandardizedTransformer,
-    UnknownKeyword,
-)
+from nnpedia import CheckpointError, NoSuchBlock, StandardizedTransformer
 from nnpedia.errors import ModelError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def refused(kind: type[NnpediaError], ask: Callable[[], Any]) -> str:
-    """The one line of an error that is the library's own."""
-    with pytest.raises(kind) as caught:
-        ask()
-    assert type(caught.value).__module__ == "nnpedia.errors"
-    text = str(caught.value)
-    assert "\n" not in text
-    assert len(text) < 400
-    return text
-
-
-# -- keywords -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("keyword", "says"),
-    [
-        ("atn_implementation", "no keyword 'atn_implementation'; did you mean 'attn_implementation'?"),
-        ("attention_implementation", "did you mean 'attn_implementation'?"),
-        ("dype", "did you mean 'dtype'?"),
-        ("use_safetensor", "did you mean 'use_safetensors'?"),
-        ("num_hiden_layers", "did you mean 'num_hidden_layers'?"),
-        ("banana", "neither from_pretrained nor the config has one"),
-        ("task", "the library's own to set"),
-        ("rename", "the library's own to set"),
-    ],
-)
-def test_an_unknown_keyword_is_refused_with_the_nearest(keyword: str, says: str) -> None:
-    """Not when the weights load, and not never: the experiment would run on another load than was meant."""
-    text = refused(UnknownKeyword, lambda: StandardizedTransformer(folder("llama"), **{keyword: "eager"}))
-    assert says in text
-    with pytest.raises(TypeError):  # as Python's own would be
-        StandardizedTransformer(folder("llama"), **{keyword: "eager"})
-
-
-def the_dtype(dtype: torch.dtype) -> Callable[[Any], bool]:
-    return lambda model: model._module.lm_head.weight.dtype == dtype
-
-
-#: Keywords that from_pretrained, the pipeline, nnsight or the config take, and what shows that they did.
-TAKEN: list[tuple[dict[str, Any], Callable[[Any], bool]]] = [
-    ({"num_hidden_layers": 1}, lambda model: len(model.layers) == 1),
-    ({"rms_norm_eps": 0.5}, lambda model: model._module.model.norm.variance_epsilon == 0.5),
-    ({"torch_dtype": "bfloat16"}, the_dtype(torch.bfloat16)),
-    ({"dtype": "auto"}, the_dtype(torch.float32)),
-    ({"dtype": torch.float16}, the_dtype(torch.float16)),
-    ({"dispatch": True}, lambda model: model.dispatched),
-    ({"use_safetensors": True, "low_cpu_mem_usage": True, "local_files_only": True}, lambda model: True),
-    ({"cache_dir": None, "force_download": False, "token": None, "subfolder": ""}, lambda model: True),
-    ({"ignore_mismatched_sizes": True, "weights_only": True, "key_mapping": None}, lambda model: True),
-    ({"use_cache": False}, lambda model: model._module.config.use_cache is False),
-    ({"trust_remote_code": False, "revision": None, "tokenizer": None}, lambda model: model.tokenizer is not None),
-    ({"output_attentions": False}, lambda model: True),
-]
-
-
-@pytest.mark.parametrize(
-    ("keywords", "took"), TAKEN, ids=lambda given: ",".join(given) if isinstance(given, dict) else ""
-)
-def test_what_a_load_takes_goes_on_working(keywords: dict[str, Any], took: Callable[[Any], bool]) -> None:
-    model = StandardizedTransformer(folder("llama"), **keywords)
-    with torch.no_grad(), model.trace(PROMPT):
-        logits = model.logits.save()
-    assert logits.isfinite().all()
-    assert took(model)
-
-
-def test_how_a_hub_id_is_fetched_is_the_hubs_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token and a cache folder go to the download; what is loaded then is a folder."""
-    from nnpedia.checkpoints import hub
-
-    asked: list[Any] = []
-    monkeypatch.setattr(hub, "fetch", lambda *given, **how: asked.append((given[0], how)) or folder("llama"))
-    how = {"token": "t", "cache_dir": "here", "local_files_only": True, "force_download": False}
-    StandardizedTransformer("someone/something", **how)
-    assert asked == [("someone/something", how)]
-
-
-def test_a_loaded_module_takes_nothing_that_only_a_load_can_do() -> None:
-    """It would be passed over without a word."""
-    module = full("llama")._module
-    for keyword in ("torch_dtype", "num_hidden_layers", "use_safetensors"):
-        assert keyword in refused(
-            UnknownKeyword, lambda keyword=keyword: StandardizedTransformer(module, **{keyword: 1})
-        )
-    assert "change nothing" in refused(UnknownKeyword, lambda: StandardizedTransformer(module, num_hidden_layers=1))
 
 
 # -- checkpoints and devices --------------------------------------------------------------------
@@ -143,6 +47,63 @@ def test_the_device_without_numbers_is_refused() -> None:
         assert "model.scan(prompt) tells shapes" in text
 
 
+@pytest.mark.parametrize("named", ["cuda", "cuda:0", 0, {"": "cuda"}, torch.device("cuda"), "banana"])
+def test_a_device_map_to_what_is_not_there_blames_no_checkpoint(named: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnpedia.device.accelerator", lambda: None)
+    text = refused(ModelError, lambda: StandardizedTransformer(folder("llama"), device_map=named))
+    assert "is not there (accelerators here: none)" in text or "there is no device 'banana'" in text
+    assert "checkpoint" not in text
+
+
+@pytest.mark.parametrize("named", ["cpu", "auto", {"": "cpu"}])
+def test_a_device_map_to_what_is_there_goes_on_working(named: Any) -> None:
+    model = StandardizedTransformer(folder("llama"), device_map=named)
+    with torch.no_grad(), model.trace(PROMPT):
+        logits = model.logits.save()
+    assert logits.isfinite().all()
+
+
+# -- names --------------------------------------------------------------------------------------
+
+
+def test_a_value_of_another_host_is_answered_with_its_place_once() -> None:
+    """Nearest in letters is not nearest in meaning: a block has an attention_norm_output."""
+    model = full("llama")
+    block = model.layers[0]
+    for ask, says in (
+        (lambda: block.attention_output, "model.layers[0] has no 'attention_output'; it is model.layers[0].self_attn"),
+        (lambda: model.attention_output, "model has no 'attention_output'; it is model.layers[i].self_attn."),
+        (lambda: block.self_attn.layer_output, "has no 'layer_output'; it is model.layers[0].layer_output"),
+        (lambda: block.mlp.logits, "model.layers[0].mlp has no 'logits'; it is model.logits"),
+        (lambda: block.atention_output, "; did you mean model.layers[0].self_attn.attention_output?"),
+        (lambda: block.layer_outptu, "; did you mean 'layer_output'?"),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            ask()
+        assert says in str(caught.value)
+        shown = "".join(traceback.format_exception(caught.value)).splitlines()[-1]
+        assert shown.endswith(str(caught.value))  # Python adds no guess of its own
+    with (
+        pytest.raises(AttributeError, match=r"no 'attention_output' to assign to; it is model\.layers"),
+        model.trace(PROMPT),
+    ):
+        block.attention_output = 0
+    assert not hasattr(block, "attention_output")
+
+
+@each_family
+def test_every_value_is_answered_from_every_host(family: str) -> None:
+    model = full(family)
+    places = {"model": model, "layers": model.layers[0], "mlp": getattr(model.layers[0], "mlp", None)}
+    for host, found in places.items():
+        for other, table in model.family.values.items():
+            missing = [name for name, spec in table.items() if spec.absent is None and other != host]
+            missing = [name for name in missing if not hasattr(type(found), name)]  # a model has a method `values`
+            for name in missing[:2] if found is not None else []:
+                with pytest.raises(AttributeError, match=rf"; it is model.*\b{name}$"):
+                    getattr(found, name)
+
+
 # -- blocks -------------------------------------------------------------------------------------
 
 
@@ -163,6 +124,14 @@ def test_a_block_that_is_not_there_is_told_which_are(family: str) -> None:
         _ = model.layers[count].layer_output
 
 
+def test_support_of_a_block_that_is_not_there_is_told_which_are() -> None:
+    model = full("llama")
+    for number in (99, -99, "first"):
+        text = refused(NoSuchBlock, lambda number=number: model.support(layer=number))
+        assert f"there are {model.num_layers} blocks" in text
+    assert model.support(layer=-1) == model.support(layer=model.num_layers - 1)
+
+
 def test_blocks_are_counted_as_in_a_list() -> None:
     model = full("llama")
     blocks = list(model.layers)
@@ -176,131 +145,6 @@ def test_blocks_are_counted_as_in_a_list() -> None:
     assert len(blocks) == len(model.layers) == model.num_layers
 
 
-# -- prompts ------------------------------------------------------------------------------------
-
-NOTHING = ["", [], [""], ["", ""], [[]], torch.zeros(1, 0, dtype=torch.long)]
-NO_PROMPT = [None, 5, 3.5, True, b"bytes", [None], [3.5], ["text", 5], torch.tensor([]), torch.tensor(5), {1, 2}]
-
-
-@pytest.mark.parametrize("way", ["trace", "generate", "invoke"])
-@pytest.mark.parametrize("given", [*NOTHING, *NO_PROMPT], ids=repr)
-def test_what_is_no_prompt_is_refused(given: Any, way: str) -> None:
-    model = full("llama")
-
-    def run() -> None:
-        if way == "trace":
-            with model.trace(given):
-                model.logits.save()
-        elif way == "generate":
-            with model.generate(given, max_new_tokens=1) as tracer:
-                tracer.result.save()
-        else:
-            with model.trace() as tracer:
-                with tracer.invoke(PROMPT):
-                    model.logits.save()
-                with tracer.invoke(given):
-                    model.logits.save()
-
-    text = refused(PromptError, run)
-    assert "no tokens" in text or "no prompt" in text
-    with torch.no_grad(), model.trace(PROMPT):  # and the next run is as if nothing had been
-        logits = model.logits.save()
-    assert logits.shape[1] == len(PROMPT)
-
-
-def test_an_empty_text_among_others_is_told_by_its_row() -> None:
-    """Every row needs a token: a row of padding has no last token and no logits that mean anything."""
-    model = full("llama")
-
-    def run() -> None:
-        with model.trace(["One", "", "Three"]):
-            model.logits.save()
-
-    assert refused(PromptError, run).startswith("prompt 1 of 3 (counted from 0) has no tokens")
-
-
-@pytest.mark.parametrize("ids", [[5, 10**6], torch.tensor([[5, 320]]), [[1, 2], [-3, 1]]], ids=repr)
-def test_ids_that_the_model_has_no_embedding_of_are_named(ids: Any) -> None:
-    model = full("llama")
-
-    def run() -> None:
-        with model.trace(ids):
-            model.logits.save()
-
-    assert "is none of the model's, which go from 0 to 319" in refused(PromptError, run)
-
-
-# -- padding ------------------------------------------------------------------------------------
-
-SHORT = "One"
-
-
-def traced(model: Any, *given: Any, **keywords: Any) -> tuple[torch.Tensor, list[Any]]:
-    """The logits, and the warnings of padding that came."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with torch.no_grad(), model.trace(*given, **keywords):
-            logits = model.logits.save()
-    return logits, [each for each in caught if issubclass(each.category, PaddingWarning)]
-
-
-@each_family
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padded_ids_without_a_mask_are_warned_of(family: str, side: str) -> None:
-    """And with the mask, or as texts, they give what each prompt gives alone."""
-    model = full(family)
-    pad = model.tokenizer.pad_token_id
-    short, long = (encoded(model, text)["input_ids"][0] for text in (SHORT, PROMPT))
-    filling = torch.full((len(long) - len(short),), pad)
-    row = torch.cat([filling, short] if side == "left" else [short, filling])
-    ids, mask = torch.stack([row, long]), torch.stack([row != pad, long != pad]).long()
-    _, warned = traced(model, ids)
-    assert [Path(each.filename).name for each in warned] == [Path(__file__).name]
-    assert f"padded (id {pad}) and came without attention_mask" in str(warned[0].message)
-    assert not traced(model, ids, attention_mask=mask)[1]
-    assert not traced(model, {"input_ids": ids, "attention_mask": mask})[1]
-    assert not traced(model, [short.tolist(), long.tolist()])[1]
-    assert not traced(model, [SHORT, PROMPT])[1]
-
-
-def test_where_it_warns_and_how_often() -> None:
-    """At the line of the run, once, also where only one invoke of several is padded and where it generates."""
-    model = full("llama")
-    pad = model.tokenizer.pad_token_id
-    ids = torch.tensor([[pad, pad, 70, 71]])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        for _ in range(3):
-            with model.trace(ids):
-                model.logits.save()
-    assert [each.category for each in caught] == [PaddingWarning]
-    with pytest.warns(PaddingWarning), model.trace() as tracer:  # noqa: PT031 (a run is a block)
-        with tracer.invoke(SHORT):
-            model.logits.save()
-        with tracer.invoke(ids):
-            model.logits.save()
-    with pytest.warns(PaddingWarning), model.generate(ids, max_new_tokens=1) as tracer:
-        tracer.result.save()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PaddingWarning)
-        with pytest.raises(PaddingWarning), model.trace(ids):
-            model.logits.save()
-
-
-def test_a_token_that_begins_every_text_is_no_padding() -> None:
-    """GPT-2 pads with the token that begins a text: one of it before each row is a beginning, two are padding."""
-    from nnpedia.loading import load_tokenizer
-
-    tokenizer = load_tokenizer(str(folder("llama")))
-    tokenizer.pad_token = tokenizer.bos_token
-    model, mark = StandardizedTransformer(full("llama")._module, tokenizer=tokenizer), tokenizer.bos_token_id
-    assert not traced(model, torch.tensor([[mark, 70, 71], [mark, 72, 73]]))[1]
-    assert not traced(model, torch.tensor([mark, 70, 71]))[1]
-    assert traced(model, torch.tensor([[mark, mark, 71], [mark, 72, 73]]))[1]
-    assert traced(model, torch.tensor([[mark, 70, 71], [70, 72, 73]]))[1]
-    assert not traced(model, torch.tensor([[70, mark, 71], [70, 72, 73]]))[1]
-
-
 # -- two at once --------------------------------------------------------------------------------
 
 
@@ -308,7 +152,7 @@ def test_a_run_inside_a_run_is_refused_and_the_next_is_as_ever() -> None:
     model = full("llama")
     with pytest.raises(ModelError, match=r"one run at a time: close the first trace"), model.trace(PROMPT):  # noqa: PT012
         _ = model.layers[0].layer_output
-        with model.trace(SHORT):
+        with model.trace("One"):
             model.logits.save()
     with torch.no_grad(), model.trace(PROMPT):
         logits = model.logits.save()

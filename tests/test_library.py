@@ -18,7 +18,7 @@ from nnpedia import (
     Unavailable,
 )
 from nnpedia.errors import AddressError
-from nnpedia.hosts import MissingHost
+from nnpedia.misnamed import MissingHost
 from nnpedia.observe import host_at
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -446,7 +446,7 @@ def test_what_is_no_law_is_refused(text: str) -> None:
 
 def test_a_power_in_a_spec_cannot_stop_the_build() -> None:
     """9 ** 9 ** 9 would never end; a size is small."""
-    from nnpedia.hosts import size
+    from nnpedia.sizes import size
 
     assert size(["config.a ** 2"], None, _Config(a=3)) == 9
     assert size(["config.b", "config.a"], None, _Config(a=3)) == 3

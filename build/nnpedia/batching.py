@@ -12,11 +12,21 @@ from typing import Any
 import torch
 from nnsight.intervention.batching import Batcher
 
+from nnpedia.keywords import check_run
+
 
 class RepeatingBatcher(Batcher):
     """A batcher that knows how many rows of the running call belong to one prompt."""
 
     total: int
+
+    def assemble(self, fn: Any) -> tuple[Any, ...]:
+        """The call of a run; raises `UnknownKeyword` for a keyword that nothing in it would take."""
+        given = set(self.kwargs).union(self.extra_kwargs, *(keywords for _, keywords in self.invokes))
+        run = getattr(fn, "__name__", str(fn))
+        if given and run != "pipe":  # a pipeline says itself what it does not take
+            check_run(self.envoy, run, given)
+        return super().assemble(fn)
 
     @property
     def repeats(self) -> int:

@@ -6,6 +6,9 @@ from typing import Any
 
 from nnpedia.errors import ModelError
 
+#: What a `device_map` may say in place of a device: accelerate's ways to share the modules out, and its store on disk.
+SHARED_OUT = ("auto", "balanced", "balanced_low_0", "sequential", "disk", "meta")
+
 
 def accelerator() -> str | None:
     """The kind of accelerator there is, such as `"cuda"`; `None` where there is none."""
@@ -13,6 +16,17 @@ def accelerator() -> str | None:
 
     found = torch.accelerator.current_accelerator(check_available=True)
     return None if found is None else found.type
+
+
+def placed(device_map: Any) -> None:
+    """Raise `ModelError` for a `device_map` that names a device which is not there; ways to share out pass."""
+    import torch
+
+    for name in device_map.values() if isinstance(device_map, dict) else [device_map]:
+        if isinstance(name, int):
+            usable(torch.device(accelerator() or "cuda", name))
+        elif isinstance(name, torch.device) or (isinstance(name, str) and name not in SHARED_OUT):
+            usable(name)
 
 
 def usable(device: Any) -> Any:
@@ -36,4 +50,7 @@ def usable(device: Any) -> Any:
     if kind != "cpu" and kind != accelerator():
         there = accelerator() or "none"
         raise ModelError(f"the device {str(device)!r} is not there (accelerators here: {there}); 'auto' takes what is")
+    index = torch.device(device).index
+    if kind != "cpu" and index is not None and index >= torch.accelerator.device_count():
+        raise ModelError(f"the device {str(device)!r} is not there: there are {torch.accelerator.device_count()}")
     return device

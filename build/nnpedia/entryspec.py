@@ -47,6 +47,7 @@ class ValueSpec(Spec):
     `absent` (the reason a family has no such value) says where. `scale` is a formula over `module` and `config`:
     the value is what the address holds times that number. `copy` marks a tensor the model writes over later.
     An assigned value `reaches` the logits of the same call, or only the cache the next call starts from.
+    `indexes` is the axis that a value of whole numbers counts along, which none of them may go beyond.
     `decode` is its place in a call of one token that continues a cache, where that is another one; `by_class`
     gives its address on hosts of another native class, where blocks of one family are classes of their own.
     `moved` says what differs on other releases of transformers than the one the specs were measured with. A value
@@ -66,6 +67,7 @@ class ValueSpec(Spec):
     todo: str | None = None
     needs: dict[str, list[str]] = {}
     reaches: Literal["logits", "cache"] = "logits"
+    indexes: str | None = None
     decode: DecodePlace | None = None
     by_class: dict[str, str] = {}
     moved: list[MovedValue] = []

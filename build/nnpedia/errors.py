@@ -53,7 +53,7 @@ class ModelError(NnpediaError):
 
 
 class UnknownKeyword(ModelError, TypeError):
-    """A keyword that a load does not take; the message has the nearest spelling. Also a `TypeError`, as Python's is."""
+    """A keyword that a load or a run does not take, with the nearest spelling. Also a `TypeError`, as Python's is."""
 
 
 class NoSuchBlock(ModelError, IndexError):
@@ -109,7 +109,7 @@ class ReadOnly(ModelError):
 
 
 class LayoutError(ModelError):
-    """A tensor whose shape does not fit the layout; the message names both shapes."""
+    """A tensor whose shape or kind does not fit the layout, or that counts beyond its axis; the message names both."""
 
 
 class SnippetRefused(NnpediaError):

@@ -16,25 +16,21 @@ from weakref import ref
 import torch
 from nnsight.intervention.envoy import Envoy
 from nnsight.intervention.interleaver import Mediator, OutOfOrderError
-from nnsight.intervention.source import SourceNotAvailable
 
-from nnpedia import formula
-from nnpedia.errors import AddressError, ModelError, NnpediaError, NoSuchBlock, ReadTooLate, Unavailable, nearest
+from nnpedia.errors import AddressError, ModelError, NoSuchBlock, ReadTooLate, Unavailable
 from nnpedia.family import Family
-from nnpedia.forwards import opened
+from nnpedia.holding import PATHS as PATHS
+from nnpedia.holding import block_place, has, layers_with, listed
+from nnpedia.holding import find_child as find_child
+from nnpedia.holding import host_of as host_of
+from nnpedia.misnamed import missing_host, missing_value, refuse_unknown
+from nnpedia.sizes import axis_sizes as axis_sizes
+from nnpedia.sizes import evaluate
 from nnpedia.values import Value
 from nnpedia.versions import under
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
-
-#: Where in the tree each host but the root is found, in standard names.
-PATHS = {
-    "layers": "layers.*",
-    "self_attn": "layers.*.self_attn",
-    "linear_attn": "layers.*.linear_attn",
-    "mlp": "layers.*.mlp",
-}
 
 
 #: What a recurrence's states are worked out from, beside the state it starts from.
@@ -134,12 +130,12 @@ class Hosting:
     def not_on_this_block(self, name: str, why: str) -> Unavailable:
         """The error for a value whose place this block lacks; it names the blocks that have it, if any."""
         having = layers_with(self.root, self.host_name, name)
-        there = f" (it is on {_listed(having)})" if having else f" ({under(self.family.vocabulary.versions)})"
+        there = f" (it is on {listed(having)})" if having else f" ({under(self.family.vocabulary.versions)})"
         return Unavailable(name, f"{why}{there}", layers=having, where=self.place)
 
     def holds(self, name: str) -> bool:
         """Whether this host's modules hold the place of a value, down to the operation in their own forward."""
-        return self.host_name == "model" or _has(self.block, self.host_name, name)
+        return self.host_name == "model" or has(self.block, self.host_name, name)
 
     def forget(self) -> None:
         """Drop what was worked out from the module, which has been replaced."""
@@ -185,13 +181,13 @@ class Host(Hosting, Envoy):
         if name in PATHS and self.host_name == "layers":
             if name in self.family.virtual:
                 return self.__dict__.setdefault(f"_virtual_{name}", virtual_class(name, self.family)(self))
-            raise MissingHost(f"this block has no {name}{_holders(self, name)}", where=self.place)
+            raise missing_host(self, name)
         try:
             return super().__getattr__(name)
         except AttributeError:
             if name.startswith("_") or "_module" not in self.__dict__:
                 raise
-            raise AttributeError(f"{self.place} has no {name!r}{nearest(name, self._names())}") from None
+            raise missing_value(self, name) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not isinstance(value, torch.nn.Module):
@@ -203,10 +199,6 @@ class Host(Hosting, Envoy):
         if self.parent is not None:
             raise ModelError("an edit is made in runs of what was edited: write model.edit()", where=self.place)
         return super().edit(**options)
-
-    def _names(self) -> list[str]:
-        """The standard values that can be asked of this host, and its modules."""
-        return [*self.family.values[self.host_name], *self._child_map]
 
     def _update(self, module: torch.nn.Module) -> None:
         self.forget()
@@ -240,6 +232,11 @@ class VirtualHost(Hosting):
         self.interleaver = block.interleaver
         self.path = block.path
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise missing_value(self, name)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if "path" in self.__dict__:
             refuse_unknown(self, name)
@@ -255,88 +252,6 @@ class VirtualHost(Hosting):
 
     def __repr__(self) -> str:
         return f"{self.place}: values of the block's own modules"
-
-
-class MissingValue(ModelError, AttributeError):
-    """An assignment in a trace to a name that the host does not have: it would change nothing."""
-
-
-def refuse_unknown(host: Any, name: str) -> None:
-    """Raise `MissingValue` for a misspelt assignment in a trace, which Python would take without a word."""
-    if name.startswith("_") or hasattr(type(host), name) or name in host.__dict__:
-        return
-    if "interleaver" in host.__dict__ and host.interleaver.interleaving:
-        hint = nearest(name, host.family.values[host.host_name])
-        raise MissingValue(f"there is no {name!r} to assign to{hint}", where=host.place)
-
-
-class MissingHost(ModelError, AttributeError):
-    """A host asked of a block that has none; also an `AttributeError`, so that `hasattr` is false."""
-
-
-def find_child(envoy: Any, name: str) -> Any:
-    """A child envoy by native or standard name; raises `AddressError` naming the children there."""
-    found = envoy.__dict__.get(name)
-    if not isinstance(found, Envoy):
-        there = ", ".join(envoy._child_map) or "none"
-        raise AddressError(f"{envoy.path} has no child {name!r}; its children are {there}")
-    return found
-
-
-def host_of(block: Any, host: str) -> Any:
-    """A block's host by name (the block itself for `layers`); `None` where it has no such host."""
-    return block if host == "layers" else getattr(block, host, None)
-
-
-def layers_with(model: StandardizedTransformer, host: str, name: str) -> tuple[int, ...]:
-    """The blocks whose modules hold the place of a value."""
-    return tuple(layer for layer, block in enumerate(model.layers) if _has(block, host, name))
-
-
-def _has(block: Any, host: str, name: str) -> bool:
-    found = host_of(block, host)
-    value = None if found is None else getattr(type(found), name, None)
-    if value is None or value.spec.at is None:
-        return found is not None and value is not None and value.spec.absent is None
-    try:
-        envoy = value.descend(found)
-        return not value.address.operations or value.address.operations[0] in _operations(envoy)
-    except (AddressError, SourceNotAvailable):
-        return False
-
-
-def _operations(envoy: Any) -> frozenset[str]:
-    """The operations in the forward of an envoy's class; reading a source takes time, and classes have many modules."""
-    module_class = type(envoy._module)
-    if module_class not in _forwards():
-        _forwards()[module_class] = frozenset(opened(envoy).names)
-    return _forwards()[module_class]
-
-
-@cache
-def _forwards() -> dict[type, frozenset[str]]:
-    return {}
-
-
-def _holders(block: Host, name: str) -> str:
-    having = tuple(layer for layer, other in enumerate(block.root.layers) if name in other.__dict__)
-    return f"; it is on {_listed(having)}" if having else ""
-
-
-def _listed(layers: tuple[int, ...]) -> str:
-    """`layer 2`, `layers 0, 2, 5`, `layers 3 to 60`: runs of four and more by their ends."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    told = [f"{run[0]} to {run[-1]}" if len(run) > 3 else ", ".join(map(str, run)) for run in runs]
-    return f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(told)}"
-
-
-def block_place(block: Envoy) -> str:
-    return f"model.layers[{block.path.rsplit('.', 1)[-1]}]"
 
 
 @cache
@@ -377,36 +292,3 @@ def renames(family: Family) -> dict[str, str]:
         prefix = "" if host in ("model", "layers") else f"{native_hosts.get(host, host)}."
         aliases.update({f"{prefix}{native}": f"{prefix}{standard}" for native, standard in table.items()})
     return aliases
-
-
-def axis_sizes(family: Family, module: torch.nn.Module | None, config: Any) -> dict[str, int]:
-    """Every axis length that the module or the config gives, by the family's size formulas."""
-    sizes = {axis: size(texts, module, config) for axis, texts in family.sizes.items()}
-    return {axis: length for axis, length in sizes.items() if length is not None}
-
-
-def evaluate(text: str, module: torch.nn.Module | None, config: Any) -> Any:
-    """A formula over `module` and `config`; raises `LookupError` for what neither has."""
-    roots = {"module": module, "config": config}
-
-    def lookup(name: str) -> Any:
-        value: Any = roots
-        for part in name.split("."):
-            value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
-            if value is None:
-                raise LookupError(name)
-        return value
-
-    return formula.evaluate(formula.parse(text).left, lookup)
-
-
-def size(texts: list[str], module: torch.nn.Module | None, config: Any) -> int | None:
-    """The first formula that gives an integer; `None` when none does."""
-    for text in texts:
-        try:
-            answer = evaluate(text, module, config)
-        except (LookupError, TypeError, NnpediaError):
-            continue
-        if isinstance(answer, int) and not isinstance(answer, bool):
-            return answer
-    return None

@@ -18,7 +18,7 @@ import torch
 from nnpedia import verify
 from nnpedia.device import usable
 from nnpedia.errors import NnpediaError, Unavailable
-from nnpedia.hosts import PATHS
+from nnpedia.holding import PATHS
 from nnpedia.layout import expect
 from nnpedia.observe import host_at, scan, spots_of
 from nnpedia.printout import native_children

@@ -1,4 +1,4 @@
-"""Keywords: what `StandardizedTransformer` takes beyond its own, and the nearest of it to what it does not.
+"""Keywords: what a load and a run take beyond our own, and the nearest of it to what they do not.
 
 transformers and nnsight take keywords by many ways and pass over what none of them knows, some until
 the weights load and some for good. So what they take is read off their signatures and their code.
@@ -42,6 +42,60 @@ def check_keywords(keywords: Iterable[str], constructor: Callable[..., Any], con
         raise UnknownKeyword(
             f"there is no keyword {keyword!r}{close or ': neither from_pretrained nor the config has one'}"
         )
+
+
+def check_run(model: Any, run: str, keywords: Iterable[str]) -> None:
+    """Raise `UnknownKeyword` for one that neither nnsight, the tokenizing nor the model's own function takes.
+
+    Args:
+        model: The `StandardizedTransformer` that runs.
+        run: What it makes: `"generate"`, or a forward by any other name.
+        keywords: The names given to the run or to one of its prompts.
+    """
+    root: Any = type(model._module)
+    own = _parameters(root.forward)
+    unknown = sorted(set(keywords) - own)
+    if not unknown:
+        return
+    generates, generating = run == "generate", _of_generating(root)
+    taken = own | _of_a_forward(frozenset(map(type, model._module.modules())))
+    if generates:
+        taken |= generating
+    for keyword in unknown:
+        if keyword in taken:
+            continue
+        if keyword in generating:
+            raise UnknownKeyword(f"a trace makes one forward, and {keyword!r} is of model.generate(…)")
+        close = nearest(keyword, sorted(taken))
+        if not close and (other := nearest(keyword, sorted(generating))):
+            close = f"{other.removesuffix('?')}, of model.generate(…)?"
+        told = close or ": neither nnsight nor the model has one"
+        raise UnknownKeyword(f"there is no keyword {keyword!r} of a {'generation' if generates else 'trace'}{told}")
+
+
+@cache
+def _of_a_forward(classes: frozenset[Any]) -> frozenset[str]:
+    """What a model of these module classes passes on through `**kwargs`, and what becomes of a prompt before."""
+    from nnsight.modeling import processing
+    from transformers import TextGenerationPipeline
+    from transformers.utils.generic import TransformersKwargs
+
+    from nnpedia.model import CACHES
+
+    own = [_parameters(each.forward) for each in classes if each.__module__.startswith("transformers.")]
+    tokenizing = TextGenerationPipeline._sanitize_parameters
+    whole = (*processing.ROW_FIELDS, *processing.PROCESSOR_KEYS, *TransformersKwargs.__annotations__, *CACHES)
+    return frozenset((*whole, "return_dict")).union(*own, _parameters(tokenizing), _popped(tokenizing))
+
+
+@cache
+def _of_generating(model_class: Any) -> frozenset[str]:
+    """What `generate` takes: its own, what a `GenerationConfig` holds, and what prepares its forwards."""
+    from transformers import GenerationConfig, GenerationMixin
+
+    prepared = _parameters(getattr(model_class, "prepare_inputs_for_generation", lambda: None))
+    settings = frozenset(name for name in GenerationConfig().to_dict() if not name.startswith("_"))
+    return settings | prepared | _parameters(GenerationMixin.generate) | _popped(GenerationMixin.generate)
 
 
 def _would_set(keyword: str, config: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from nnpedia.device import placed
 from nnpedia.errors import CheckpointError, NnpediaError
 
 #: Keywords of `from_pretrained` that say how a Hub id becomes the folder that is loaded.
@@ -54,6 +55,8 @@ def open_checkpoint(
 
     from nnpedia.checkpoints import resolve
 
+    if given.get("device_map") is not None:
+        placed(given["device_map"])
     how = {name: given.pop(name) for name in FETCHING if name in given}
     folder = str(resolve(checkpoint, revision, **how))
     with reading(str(checkpoint)):

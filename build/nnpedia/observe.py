@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 
 from nnpedia.errors import NnpediaError, Unavailable
-from nnpedia.hosts import host_of, layers_with
+from nnpedia.holding import host_of, layers_with
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer

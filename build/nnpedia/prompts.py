@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from nnsight.modeling import processing
@@ -22,6 +23,9 @@ from nnpedia.errors import PaddingWarning, PromptError
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
+
+#: What `_positions` found; looking takes as long as many a read.
+_POSITIONS: WeakKeyDictionary[torch.nn.Module, int | None] = WeakKeyDictionary()
 
 WAYS = "a prompt is a text, token ids, an encoding with its mask, or a list of texts"
 
@@ -71,6 +75,7 @@ def check_rows(model: StandardizedTransformer, encoding: Mapping[str, Any]) -> N
         if empty.any():
             row = int(empty.int().argmax())
             raise PromptError(f"prompt {row} of {len(ids)} (counted from 0) has no tokens, only padding: leave it out")
+    _check_length(model, encoding, ids)
     known = _embeddings(model)
     if known is not None and not ids.is_floating_point() and not (ids.is_meta or 0 <= ids.min() <= ids.max() < known):
         outside = ((ids < 0) | (ids >= known)).nonzero()[0].tolist()
@@ -78,6 +83,20 @@ def check_rows(model: StandardizedTransformer, encoding: Mapping[str, Any]) -> N
             f"the token id {int(ids[tuple(outside)])} (row {outside[0]}, position {outside[1]}) is none of the "
             f"model's, which go from 0 to {known - 1}: encode with the checkpoint's own tokenizer"
         )
+
+
+def _check_length(model: StandardizedTransformer, encoding: Mapping[str, Any], ids: Tensor) -> None:
+    """Raise `PromptError` for more tokens than the model has positions."""
+    there = _positions(model)
+    if there is None:
+        return
+    mask, counted = encoding.get("attention_mask"), encoding.get("position_ids")
+    if isinstance(counted, Tensor):
+        needed = int(counted.max()) + 1
+    else:
+        needed = int(mask.sum(-1).max()) if isinstance(mask, Tensor) and mask.dim() == 2 else ids.shape[1]
+    if needed > there:
+        raise PromptError(f"a prompt has {needed} tokens, and the model has {there} positions: give it fewer")
 
 
 def warn_of_padding(
@@ -139,6 +158,20 @@ def _embeddings(model: StandardizedTransformer) -> int | None:
         return int(model._module.get_input_embeddings().num_embeddings)
     except (AttributeError, NotImplementedError):
         return None
+
+
+def _positions(model: StandardizedTransformer) -> int | None:
+    """How many positions the model has a table of, learned or computed; `None` where it has none."""
+    root = model._module
+    if root not in _POSITIONS:
+        most = getattr(model.text_config, "max_position_embeddings", None)
+        rows = {len(table) for table in root.buffers() if table.dim() == 2}
+        tokens = root.get_input_embeddings()
+        for module in root.modules():
+            if isinstance(module, torch.nn.Embedding) and module is not tokens:
+                rows.add(module.num_embeddings - getattr(module, "offset", 0))  # OPT's first rows are for padding
+        _POSITIONS[root] = most if most in rows else None
+    return _POSITIONS[root]
 
 
 def _is_array(given: Any) -> bool:

@@ -43,9 +43,13 @@ def support(model: StandardizedTransformer, layer: int | None = None) -> list[Su
     """Every value of the vocabulary on this load, on one block or on all of them.
 
     A forward over two tokens is asked for each value. It runs without weights while the model has
-    none, and with them once it does, or where an operation has no weightless form.
+    none, and with them once it does, or where an operation has no weightless form. Raises
+    `NoSuchBlock` for a block that is not there.
     """
-    layers = list(range(model.num_layers)) if layer is None else [range(model.num_layers)[layer]]
+    layers = list(range(model.num_layers))
+    if layer is not None:
+        _ = model.layers[layer]
+        layers = [layers[layer]]
     found = probe(model, spots_of(model, layers))
     rows: list[Support] = []
     for host, table in model.family.values.items():

@@ -18,16 +18,19 @@ from nnsight.intervention.eproperty import WriteBack
 from nnsight.intervention.interleaver import Mediator, OutOfOrderError
 from nnsight.intervention.source import SourceNotAvailable
 from torch import Tensor
+from torch._guards import detect_fake_mode
 
 from nnpedia.address import Address, parse
 from nnpedia.containers import keys_of, refuses_edits, replaced, shares
 from nnpedia.entryspec import ValueSpec
 from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable, nearest
 from nnpedia.forwards import opened
+from nnpedia.holding import find_child
 from nnpedia.layout import Pattern, parse_pattern
 from nnpedia.readers import READERS
 from nnpedia.steps import catch_up, drilled, served
 from nnpedia.versions import under
+from nnpedia.watched import watch
 
 if TYPE_CHECKING:
     from nnpedia.hosts import Hosting
@@ -109,7 +112,11 @@ class Value(property):
     def _read(self, host: Hosting) -> Any:
         mediator = self._enter(host)
         if self.address is None:
-            return READERS[str(self.spec.reader)].read(host)
+            known = READERS[str(self.spec.reader)]
+            worked_out = known.read(host)
+            if known.write is None:
+                watch(mediator, worked_out, partial(self._refuse, host, "an edit in place changes nothing"))
+            return worked_out
         location = self.locate(host)
         occurrence = mediator.wanted(location)
         waiting = mediator.transform
@@ -127,6 +134,8 @@ class Value(property):
             # gradient: so what was handed out goes back when the trace moves on.
             back = partial(self._back, host, raw, native, view, rows, view._version)
             mediator.transform = WriteBack(back, view, self, location, occurrence)
+        if self.spec.indexes is not None:
+            watch(mediator, view, partial(self._check_range, host, view))
         return view
 
     def _back(self, host: Hosting, raw: Any, native: Tensor, view: Tensor, rows: Rows | None, version: int) -> Any:
@@ -142,7 +151,7 @@ class Value(property):
         if self.address is None:
             write = READERS[str(self.spec.reader)].write
             if write is None:
-                raise ReadOnly(f"{self.name} is derived from other values and cannot be assigned", where=host.place)
+                self._refuse(host, "it cannot be assigned")
             write(host, value)
             return
         location = self.locate(host)
@@ -153,6 +162,10 @@ class Value(property):
         if self.spec.scale is not None and torch.equal(value, current):
             return  # scaling there and back rounds; a value assigned to itself changes nothing
         Mediator.swap(location, self._repacked(host, raw, native, value, rows))
+
+    def _refuse(self, host: Hosting, why: str) -> NoReturn:
+        told = f"{self.name} is derived from other values, and {why}: edit what it is made of, or a clone"
+        raise ReadOnly(told, where=host.place)
 
     def _enter(self, host: Hosting) -> Mediator:
         if not host.interleaver.interleaving:
@@ -246,8 +259,6 @@ class Value(property):
 
     def descend(self, host: Hosting) -> Any:
         """The envoy whose call or forward the address is about; raises `AddressError` naming the children there."""
-        from nnpedia.hosts import find_child
-
         envoy = host.origin(self._address.anchor)
         for child in self._address.children:
             envoy = find_child(envoy, child)
@@ -330,7 +341,21 @@ class Value(property):
                     f"{self.name} holds {current.dtype} but the assigned tensor is {value.dtype}", where=host.place
                 )
             value = value.to(current.dtype)
+        self._check_range(host, value)
         return value.to(current.device)
+
+    def _check_range(self, host: Hosting, value: Tensor) -> None:
+        """Raise `LayoutError` for a number that counts nothing; a model passes over some such without a word."""
+        count = host.axis_sizes().get(self.spec.indexes or "")
+        if count is None or detect_fake_mode() is not None or not value.numel():
+            return
+        low, high = (int(each) for each in value.aminmax())
+        if low < 0 or high >= count:
+            raise LayoutError(
+                f"{self.name} holds {low if low < 0 else high}, and {self.spec.indexes} is {count}: "
+                f"its numbers go from 0 to {count - 1}",
+                where=host.place,
+            )
 
     def _too_late(self, host: Hosting) -> NoReturn:
         mediator = Mediator.current(self.name)

@@ -83,6 +83,8 @@ class Vocabulary(Spec):
                     raise ValueError(f"{host}.{name} has the layout {value.layout}, which is not there")
                 if unknown := set(value.any_of) - set(self.parts):
                     raise ValueError(f"{host}.{name} belongs to a part that is not there: {', '.join(sorted(unknown))}")
+                if value.indexes is not None and value.indexes not in self.axes:
+                    raise ValueError(f"{host}.{name} indexes an axis that is not there: {value.indexes}")
                 parsed(lambda _, value=value: self.pattern(value), name)
                 self.check_moved(value.moved)
         for laws in self.laws.values():

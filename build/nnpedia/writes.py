@@ -97,8 +97,7 @@ def _try_cache(
 
 def disturbance(model: StandardizedTransformer, spot: Spot) -> Callable[[torch.Tensor], torch.Tensor]:
     """A function from a value to another one of its kind: other tokens, other experts, other numbers."""
-    layout = model.family.values[spot[1]][spot[2]].layout
-    limits = {"ExpertIndices": "num_experts", "Tokens": "vocab_size"}
+    spec = model.family.values[spot[1]][spot[2]]
 
     def disturb(value: torch.Tensor) -> torch.Tensor:
         if spot[2] == "attention_mask":
@@ -106,9 +105,11 @@ def disturbance(model: StandardizedTransformer, spot: Spot) -> Callable[[torch.T
             changed[:, 0] = 0
             return changed
         if not value.is_floating_point():
-            if layout not in limits:
-                raise LayoutError(f"{spot[2]} is {layout}, but the tensor there holds whole numbers ({value.dtype})")
-            return (value + 1) % getattr(model, limits[layout])
+            if spec.indexes is None:
+                raise LayoutError(
+                    f"{spot[2]} is {spec.layout}, but the tensor there holds whole numbers ({value.dtype})"
+                )
+            return (value + 1) % getattr(model, spec.indexes)
         generator = torch.Generator(device="cpu").manual_seed(0)
         noise = torch.randn(value.shape, generator=generator).to(value)
         finite = value[value > torch.finfo(value.dtype).min / 2]

@@ -10,7 +10,7 @@ from nnpedia.draft.places import Place
 from nnpedia.draft.said import Said, order_of, parts_of
 from nnpedia.draft.sighting import Sighting
 from nnpedia.family import Family
-from nnpedia.hosts import axis_sizes, size
+from nnpedia.sizes import axis_sizes, size
 from nnpedia.vocabulary import ValueSpec
 
 # -- needs and sizes ------------------------------------------------------------------------------------------------

@@ -1,0 +1,71 @@
+"""Misnamed: what is said to a name that a host does not have, read or assigned.
+
+The name may be that of another host's value, or nearly one that is here: one answer, the best there is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from nnpedia.errors import ModelError
+from nnpedia.holding import block_place, host_of, listed
+
+if TYPE_CHECKING:
+    from nnpedia.hosts import Host, Hosting
+
+
+class MissingValue(ModelError, AttributeError):
+    """A name that a host does not have, read or assigned; also an `AttributeError`, so that `hasattr` is false."""
+
+    def __init__(self, message: str, host: Hosting) -> None:
+        super().__init__(message)
+        self.obj = host  # Python adds a guess of its own to one that does not say whose attribute it was
+
+
+class MissingHost(ModelError, AttributeError):
+    """A host asked of a block that has none; also an `AttributeError`, so that `hasattr` is false."""
+
+
+def missing_value(host: Hosting, name: str) -> MissingValue:
+    """The error for reading a name that is no value, module or attribute of a host."""
+    return MissingValue(f"{host.place} has no {name!r}{_answer(host, name)}", host)
+
+
+def missing_host(block: Host, name: str) -> MissingHost:
+    """The error for a host that a block is built without; it names the blocks that have it, if any."""
+    having = tuple(layer for layer, other in enumerate(block.root.layers) if name in other.__dict__)
+    there = f"; it is on {listed(having)}" if having else ""
+    return MissingHost(f"this block has no {name}{there}", where=block.place)
+
+
+def refuse_unknown(host: Any, name: str) -> None:
+    """Raise `MissingValue` for a misspelt assignment in a trace, which Python would take without a word."""
+    if name.startswith("_") or hasattr(type(host), name) or name in host.__dict__:
+        return
+    if "interleaver" in host.__dict__ and host.interleaver.interleaving:
+        raise MissingValue(f"{host.place} has no {name!r} to assign to{_answer(host, name)}", host)
+
+
+def _answer(host: Hosting, name: str) -> str:
+    """Where the value of that name is, or the nearest name there is; empty when none is near."""
+    own = [*host.family.values[host.host_name], *getattr(host, "_child_map", ())]
+    elsewhere = {
+        value: f"{_place(host, other)}.{value}"
+        for other, table in host.family.values.items()
+        for value, spec in table.items()
+        if other != host.host_name and spec.absent is None and value not in own
+    }
+    if name in elsewhere:
+        return f"; it is {elsewhere[name]}"
+    close = difflib.get_close_matches(name, [*own, *elsewhere], n=1)
+    return f"; did you mean {elsewhere.get(close[0], repr(close[0]))}?" if close else ""
+
+
+def _place(host: Hosting, other: str) -> str:
+    """Where another host is, seen from this one: on the same block where it is one, and has it."""
+    if other == "model":
+        return "model"
+    on_a_block = host.host_name != "model" and (other == "layers" or host_of(host.block, other) is not None)
+    block = block_place(host.block) if on_a_block else "model.layers[i]"
+    return block if other == "layers" else f"{block}.{other}"
