@@ -224,17 +224,18 @@ class Gating(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("name", "named"),
+    ("name", "host", "named"),
     [
-        ("hunyuan_v1_dense", {"query_layernorm": "q_norm", "key_layernorm": "k_norm"}),
-        ("nanochat", {}),  # norms without weights, by which queries and keys cannot be told apart
+        ("hunyuan_v1_dense", "self_attn", {"query_layernorm": "q_norm", "key_layernorm": "k_norm"}),
+        ("nanochat", "self_attn", {}),  # norms without weights, by which queries and keys cannot be told apart
+        ("olmo_hybrid", "linear_attn", {"o_norm": "gated_norm", "o_proj": "out_proj"}),
     ],
 )
-def test_the_norms_of_queries_and_keys_are_named_where_they_are_told_apart(name: str, named: dict[str, str]) -> None:
+def test_the_modules_of_a_mixer_are_named_by_what_they_do(name: str, host: str, named: dict[str, str]) -> None:
     from nnpedia.draft.opening import open_subject
     from nnpedia.draft.sighting import see
     from nnpedia.draft.trial import trial
     from nnpedia.vocabulary import load_vocabulary
 
     seen = see(trial(open_subject(name)), load_vocabulary(Path(__file__).parent.parent / "families"))
-    assert seen.names.tables.get("self_attn", {}) == named
+    assert seen.names.tables.get(host, {}) == named

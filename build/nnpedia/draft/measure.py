@@ -250,7 +250,10 @@ def _covered(made: Draft, folder: Path, architecture: str) -> Cover:
         groups: dict[str, list[str]] = {}
         for (_, name), why in todo.items():
             groups.setdefault(why.partition(";")[0].partition(" (candidates")[0], []).append(name)
-        said = [*unseen, *(f"{', '.join(names)}: {why}" for why, names in groups.items())]
+        said = [
+            *(one for one in unseen if one not in groups),
+            *(f"{', '.join(names)}: {why}" for why, names in groups.items()),
+        ]
         found.why = "; ".join([*said, *([] if made.readout else ["no readout found"])])
     return found
 

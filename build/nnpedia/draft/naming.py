@@ -12,6 +12,7 @@ from nnpedia.draft.feeding import Feeding
 from nnpedia.draft.mixing import KEYS, QUERIES, Attention
 from nnpedia.draft.places import laid_out, same
 from nnpedia.draft.recording import Recording
+from nnpedia.draft.sublayers import last_projection
 from nnpedia.draft.tree import Block, Containers, is_norm
 
 HOSTS = {"attention": "self_attn", "recurrent": "linear_attn", "mlp": "mlp"}
@@ -76,6 +77,9 @@ def names_of(
         recurrent = block.of("recurrent")
         if recurrent:
             _gated_norm(model, recording, recurrent.host, names)
+            last = last_projection(model, recording, recurrent.host)
+            if last is not None:
+                names.say("linear_attn", recurrent.host, last.module, "out_proj")
         mlp = block.of("mlp")
         if mlp and feeding:
             for role, path in feeding.roles.items():

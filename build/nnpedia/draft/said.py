@@ -150,7 +150,10 @@ def parts_of(seen: Sighting) -> list[str]:
 def _said(seen: Sighting, pair: Pair, pool: Sequence[Family]) -> Said:
     spec = seen.vocabulary.values[pair[0]][pair[1]]
     if spec.any_of and not set(spec.any_of) & set(parts_of(seen)):
-        return Said(absent="part")
+        left_out = [
+            kind.block.left_out[part] for kind in seen.kinds for part in spec.any_of if part in kind.block.left_out
+        ]
+        return Said(todo=left_out[0]) if left_out else Said(absent="part")
     having = [kind for kind in seen.kinds if kind.targets.get(pair)]
     if not having:
         return _without(seen, pair)

@@ -15,7 +15,8 @@ from nnpedia.draft.naming import Names, names_of
 from nnpedia.draft.places import Place
 from nnpedia.draft.recording import Recording, record
 from nnpedia.draft.recurring import Recurrence, see_recurrence
-from nnpedia.draft.tree import Block, Containers, Sublayer, containers, is_linear
+from nnpedia.draft.sublayers import is_pattern, last_projection
+from nnpedia.draft.tree import Block, Containers, Sublayer, containers
 from nnpedia.draft.trial import Trial, tokens, under
 from nnpedia.vocabulary import Vocabulary
 
@@ -76,6 +77,9 @@ def see(trial: Trial, vocabulary: Vocabulary) -> Sighting:
             kind.feeding = see_feeding(trial.model, recordings, first, block, mlp, scales)
         if recurrent := block.of("recurrent"):
             kind.recurrence = see_recurrence(first, trial.model.get_submodule(recurrent.host), recurrent.host)
+        if kind.attention is None and any(is_pattern(event, *tokens().shape) for event in first.within(block.path)):
+            block.why = "an attention pattern was seen in a block, and no sublayer that adds what it gives"
+            block.left_out["attention"] = block.why
         kinds.append(kind)
     _part_clashing(kinds)
     names = names_of(trial.model, first, around, [(k.block, k.attention, k.feeding) for k in kinds])
@@ -104,6 +108,8 @@ def _part_clashing(kinds: list[Kind]) -> None:
         if part.role != kept:
             kind.block.sublayers.remove(part)
             kind.block.why = f"the {_CALLED[part.role]} has the name that other blocks have their {_CALLED[kept]} under"
+            mixture = part.role == "mlp" and kind.feeding is not None and kind.feeding.mixture
+            kind.block.left_out["mixture" if mixture else part.role] = kind.block.why
             kind.feeding = None if part.role == "mlp" else kind.feeding
             kind.recurrence = None if part.role == "recurrent" else kind.recurrence
 
@@ -188,9 +194,9 @@ def _targets(seen: Sighting, kind: Kind) -> None:
             targets["self_attn", name] = tensors
     if recurrent := block.of("recurrent"):
         targets["linear_attn", "linear_attn_output"] = [recurrent.contribution]
-        premix = _last_projection(seen, recurrent)
-        if premix is not None:
-            targets["linear_attn", "premix"] = [premix]
+        last = last_projection(seen.trial.model, seen.first, recurrent.host)
+        if last is not None:
+            targets["linear_attn", "premix"] = [last.tensor]
     for name, tensors in (kind.feeding.targets if kind.feeding else {}).items():
         targets["mlp", name] = tensors
 
@@ -210,13 +216,3 @@ def _output(seen: Sighting, module: str, block: Block) -> Tensor:
 
 def _stream(tensor: Tensor, block: Block) -> Tensor:
     return tensor.reshape(block.entering.shape) if tensor.numel() == block.entering.numel() else tensor
-
-
-def _last_projection(seen: Sighting, part: Sublayer) -> Tensor | None:
-    """What the recurrent mixer's output projection reads: the last linear map of its own."""
-    called = [
-        (event.order, event.tensor)
-        for name, module in seen.trial.model.get_submodule(part.host).named_children()
-        if is_linear(module) and (event := seen.first.at(f"{part.host}.{name}", (), "input", ())) is not None
-    ]
-    return max(called, key=lambda one: one[0])[1] if called else None

@@ -84,6 +84,16 @@ def _first_linear(model: nn.Module, recording: Recording, block: Block) -> str:
     return min(called)[1]
 
 
+def last_projection(model: nn.Module, recording: Recording, host: str) -> Event | None:
+    """What the output projection of a recurrent mixer reads: the last linear map of its own that is called."""
+    called = [
+        event
+        for name, module in model.get_submodule(host).named_children()
+        if is_linear(module) and (event := recording.at(f"{host}.{name}", (), "input", ())) is not None
+    ]
+    return max(called, key=lambda event: event.order, default=None)
+
+
 def producer(model: nn.Module, recording: Recording, block: Block, event: Event) -> tuple[str | None, str | None]:
     """The block's child that gave a tensor, and the norm it passed on its way."""
     after: str | None = None

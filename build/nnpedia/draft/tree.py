@@ -65,6 +65,7 @@ class Block:
     shape: str = "unknown"  # sequential, parallel, single
     sums: tuple[str, ...] = ()  # the norms that the stream passes after each sum
     why: str = ""
+    left_out: dict[str, str] = field(default_factory=dict)  # a part of the vocabulary, and why none is named
 
     def of(self, role: str) -> Sublayer | None:
         return next((one for one in self.sublayers if one.role == role), None)

@@ -61,19 +61,27 @@ def _turned(before: Tensor, after: Tensor) -> tuple[str, bool] | None:
         return None
     moved = (before != after).flatten(0, 2).any(0)
     start, end = int(moved.nonzero()[0]), int(moved.nonzero()[-1]) + 1
+    if (end - start) % 2:
+        return None
     b, a = before[..., start:end].double(), after[..., start:end].double()
+    how = _planes(b, a)
+    if how is None:  # some take neighbours apart on the way, so that what is read has its planes in halves
+        how = "half" if _planes(torch.cat([b[..., ::2], b[..., 1::2]], -1), a) == "half" else None
+    return None if how is None else (how, end - start < width)
+
+
+def _planes(b: Tensor, a: Tensor) -> str | None:
+    """Which planes of the last axis of `b` are turned into `a`: of its two halves, of neighbouring pairs, or none."""
     first, turned = b[:, :, 0], a[:, :, 0]
     a = a / float(turned.norm() / first.norm().clamp(min=1e-30))
-    if (end - start) % 2 or not same(first.float(), a[:, :, 0].float(), 64.0) or same(b.float(), a.float(), 64.0):
+    if not same(first.float(), a[:, :, 0].float(), 64.0) or same(b.float(), a.float(), 64.0):
         return None
-    half = (end - start) // 2
+    half = b.shape[-1] // 2
     halves = (b[..., :half].square() + b[..., half:].square(), a[..., :half].square() + a[..., half:].square())
     pairs = (b[..., ::2].square() + b[..., 1::2].square(), a[..., ::2].square() + a[..., 1::2].square())
     if torch.allclose(*halves, rtol=1e-3, atol=1e-4):
-        return "half", end - start < width
-    if torch.allclose(*pairs, rtol=1e-3, atol=1e-4):
-        return "pairs", end - start < width
-    return None
+        return "half"
+    return "pairs" if torch.allclose(*pairs, rtol=1e-3, atol=1e-4) else None
 
 
 def _rotary_modules(draft: Draft) -> bool:
