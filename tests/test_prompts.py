@@ -12,6 +12,7 @@ from forged import PROMPT, each_family, encoded, folder, full
 from refusing import refused
 
 from nnpedia import PaddingWarning, PromptError, StandardizedTransformer
+from nnpedia.errors import PromptTooLong
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -82,10 +83,10 @@ def test_a_prompt_longer_than_the_table_of_positions_is_told_both_numbers(family
         return shapes[0]
 
     assert run(there) == (1, there, model.vocab_size)
-    assert refused(PromptError, lambda: run(there + 1)) == (
+    assert refused(PromptTooLong, lambda: run(there + 1)) == (
         f"a prompt has {there + 1} tokens, and the model has {there} positions: give it fewer"
     )
-    assert f"has {there + 3} tokens" in refused(PromptError, lambda: run(3, there + 3))
+    assert f"has {there + 3} tokens" in refused(IndexError, lambda: run(3, there + 3))
 
 
 def test_rotary_positions_have_no_end() -> None:

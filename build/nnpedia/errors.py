@@ -64,6 +64,10 @@ class PromptError(ModelError):
     """Something a model cannot be run on: no text and no ids, no tokens, or tokens that the model does not have."""
 
 
+class PromptTooLong(PromptError, IndexError):
+    """More tokens than the model has positions; also an `IndexError`, as torch's is. The message has both numbers."""
+
+
 class PaddingWarning(UserWarning):
     """Padded token ids came without a mask: the model reads their padding as text."""
 

@@ -19,7 +19,7 @@ from nnsight.modeling import processing
 from torch import Tensor
 from torch._guards import detect_fake_mode
 
-from nnpedia.errors import PaddingWarning, PromptError
+from nnpedia.errors import PaddingWarning, PromptError, PromptTooLong
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
@@ -86,7 +86,7 @@ def check_rows(model: StandardizedTransformer, encoding: Mapping[str, Any]) -> N
 
 
 def _check_length(model: StandardizedTransformer, encoding: Mapping[str, Any], ids: Tensor) -> None:
-    """Raise `PromptError` for more tokens than the model has positions."""
+    """Raise `PromptTooLong` for more tokens than the model has positions."""
     there = _positions(model)
     if there is None:
         return
@@ -96,7 +96,7 @@ def _check_length(model: StandardizedTransformer, encoding: Mapping[str, Any], i
     else:
         needed = int(mask.sum(-1).max()) if isinstance(mask, Tensor) and mask.dim() == 2 else ids.shape[1]
     if needed > there:
-        raise PromptError(f"a prompt has {needed} tokens, and the model has {there} positions: give it fewer")
+        raise PromptTooLong(f"a prompt has {needed} tokens, and the model has {there} positions: give it fewer")
 
 
 def warn_of_padding(
