@@ -23,7 +23,7 @@ class RepeatingBatcher(Batcher):
     def assemble(self, fn: Any) -> tuple[Any, ...]:
         """The call of a run; raises `UnknownKeyword` for a keyword that nothing in it would take."""
         given = set(self.kwargs).union(self.extra_kwargs, *(keywords for _, keywords in self.invokes))
-        run = getattr(fn, "__name__", str(fn))
+        run = fn if isinstance(fn, str) else getattr(fn, "__name__", type(fn).__name__)
         if given and run != "pipe":  # a pipeline says itself what it does not take
             check_run(self.envoy, run, given)
         return super().assemble(fn)
