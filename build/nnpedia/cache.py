@@ -59,7 +59,11 @@ def families_folder() -> Path:
         if not folder.is_dir():
             raise NnpediaError("there is no such folder of families", where=str(folder))
         if not (folder / "vocabulary.yml").is_file():
-            raise NnpediaError("this is no folder of families: it has no vocabulary.yml", where=str(folder))
+            raise NnpediaError(
+                "this is no folder of families: it has no vocabulary.yml; copy the encyclopedia's there, and beside it "
+                "the folder of each family that another extends",
+                where=str(folder),
+            )
         return folder
     return _shipped("families")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import time
+from contextlib import nullcontext
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -27,6 +27,7 @@ from nnpedia.options import (
     Scheduler,
     Workers,
     chosen_folder,
+    debugging,
     quiet,
     use,
 )
@@ -58,14 +59,10 @@ def main() -> NoReturn:
 
 
 def _end(error: Exception, line: str, code: int) -> NoReturn:
-    if _debug():
+    if debugging():
         raise error
     print(line, file=sys.stderr)
     sys.exit(code)
-
-
-def _debug() -> bool:
-    return os.environ.get("NNPEDIA_DEBUG", "") not in ("", "0")
 
 
 @app.callback(invoke_without_command=True)
@@ -100,16 +97,17 @@ def build(
 ) -> None:
     """Bring the records up to date, then the site."""
     from nnpedia.cache import checkout
+    from nnpedia.runner import list_units, run_units
 
     use(folder)
     if listing:
-        _list(names, device, hub, as_json)
+        list_units(names, device, hub, as_json)
         return
     root = checkout()
     wanted = site if site is not None else root is not None and not names and folder is None
     if wanted and root is None:
         raise NnpediaError("the site is rendered in a checkout (a folder with mkdocs.yml); use --no-site here")
-    code = _run_units(names, workers, force, hub, as_json, device, scheduler)
+    code = run_units(names, workers, force, hub, as_json, device, scheduler)
     if wanted and root is not None:
         if code:
             print(
@@ -129,25 +127,28 @@ def build(
 
 @app.command()
 def rosetta(
-    names: Names = None, folder: Folder = None, force: Annotated[bool, typer.Option("--force")] = False
+    names: Names = None,
+    folder: Folder = None,
+    force: Annotated[bool, typer.Option("--force", help="Compare again what was compared with this release.")] = False,
 ) -> None:
     """Compare the standard values with TransformerLens's hooks, on the same weights, where it is installed."""
-    from nnpedia.cache import families_folder, home
-    from nnpedia.family import family_folders, load_family
-    from nnpedia.rosetta import check, record
-    from nnpedia.work import choose
-
     use(folder)
-    version = check.installed()
-    known = family_folders(families_folder())
-    for name in choose(names, known):
-        family = load_family(known[name])
-        found = record.load(home(), family, check.LIBRARY)
-        if found is None or found.version != version:
-            found = check.check(family, version)
-            record.store(home(), found)
-        alike = sum(row.verdict in ("equal", "arranged") for row in found.rows)
-        print(f"{family.family}: {found.reason or f'{alike} of {len(found.rows)} places hold the value'}")
+    with nullcontext() if sys.stderr.isatty() else quiet():
+        from nnpedia.cache import families_folder, home
+        from nnpedia.family import family_folders, load_family
+        from nnpedia.rosetta import check, record
+        from nnpedia.work import choose
+
+        version = check.installed()
+        known = family_folders(families_folder())
+        for name in choose(names, known):
+            family = load_family(known[name])
+            found = record.load(home(), family, check.LIBRARY)
+            if force or found is None or found.version != version:
+                found = check.check(family, version)
+                record.store(home(), found)
+            alike = sum(row.verdict in ("equal", "arranged") for row in found.rows)
+            print(f"{family.family}: {found.reason or f'{alike} of {len(found.rows)} places hold the value'}")
 
 
 @app.command("test")
@@ -168,14 +169,16 @@ def run_checks(
 
     What is checked: shapes, probes, laws, writes and snippets.
     """
+    from nnpedia.runner import run_snippets, run_units
+
     use(folder)
     if expression is None:
-        raise typer.Exit(_run_units(names, workers, True, hub, as_json, device, scheduler))
+        raise typer.Exit(run_units(names, workers, True, hub, as_json, device, scheduler))
     if device != "cpu" or scheduler is not None:
         raise NnpediaError("-k runs snippets here, through pytest: it takes no --device and no --scheduler")
     if as_json or hub:
         raise NnpediaError(f"-k runs snippets through pytest, which takes no {'--json' if as_json else '--hub'}")
-    raise typer.Exit(_run_snippets(names, expression))
+    raise typer.Exit(run_snippets(names, expression))
 
 
 @app.command()
@@ -268,68 +271,6 @@ def print_model(
     with quiet():
         text = str(_load(checkpoint, attn, experts, device))
     print(text)
-
-
-def _list(names: list[str] | None, device: str, hub: bool, as_json: bool) -> None:
-    """Print what a build would look at."""
-    from nnpedia import reporting, work
-
-    planned = work.plan(names, device, hub)
-    if as_json:
-        reporting.print_json([reporting.plan_as_data(each) for each in planned])
-        return
-    for each in planned:
-        print(f"{'done' if each.fresh else 'due':4}  {each.needs!s:>7}  {each.unit}")
-
-
-def _run_units(
-    names: list[str] | None,
-    workers: int,
-    force: bool,
-    hub: bool,
-    as_json: bool,
-    device: str = "cpu",
-    scheduler: str | None = None,
-) -> int:
-    """Run the build's units and tell of them; the exit code."""
-    from nnpedia import reporting, work
-
-    if hub:
-        os.environ["HF_HUB_OFFLINE"] = "0"
-    started = time.monotonic()
-    try:
-        with reporting.telling() as tell:
-            outcomes = work.build(
-                names, workers=workers, force=force, hub=hub, device=device, scheduler=scheduler, on_event=tell
-            )
-    except KeyboardInterrupt:
-        reporting.complain("interrupted; what was finished is kept")
-        raise typer.Exit(130) from None
-    reporting.complain_of(outcomes, chosen_folder().parent, _debug())
-    if as_json:
-        reporting.print_json(reporting.as_data(outcomes))
-    else:
-        print(reporting.summary(outcomes, time.monotonic() - started))
-    return reporting.exit_code(outcomes)
-
-
-def _run_snippets(names: list[str] | None, expression: str) -> int:
-    """Run the matching snippets through pytest, which knows such expressions; the exit code."""
-    from importlib.util import find_spec
-
-    from nnpedia.family import family_folders
-    from nnpedia.work import choose
-
-    if find_spec("pytest") is None:
-        raise NnpediaError("-k selects through pytest, which is not installed: pip install 'nnpedia[test]'")
-    import pytest
-
-    known = family_folders(chosen_folder())
-    notes = [str(known[name] / "notes.md") for name in choose(names, known)]
-    code = int(pytest.main(["-q", "-k", expression, *notes]))
-    if code == pytest.ExitCode.NO_TESTS_COLLECTED:
-        raise NnpediaError(f"no snippet matches {expression!r}")
-    return code if code in (0, 1) else 2
 
 
 def _load(checkpoint: str, attn: str | None, experts: str | None, device: str) -> Any:

@@ -11,7 +11,14 @@ from typing import Annotated, Literal
 import typer
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="FAMILY", help="Which; all when none is named.")]
-Folder = Annotated[Path | None, typer.Option("--families", metavar="DIR", help="A folder of families to use instead.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--families",
+        metavar="DIR",
+        help="A folder of families to use instead: a vocabulary.yml, and a folder for each family and each it extends.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Workers = Annotated[int, typer.Option(min=1, help="How many units run at once.")]
 Checkpoint = Annotated[
@@ -30,6 +37,11 @@ Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler (tcp://host:port) whose workers do the units.")
 ]
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def debugging() -> bool:
+    """Whether tracebacks are asked for, with `--debug` or NNPEDIA_DEBUG."""
+    return os.environ.get("NNPEDIA_DEBUG", "") not in ("", "0")
 
 
 def use(folder: Path | None) -> None:
