@@ -93,7 +93,7 @@ def sample(folder: str, home: str, family: str, kind: str, name: str) -> str:
         problems = []
     versions = Versions(nnpedia="0", python="3", torch="2", transformers="5", nnsight="0")
     if kind == "page":
-        return Page(file=name, versions=versions, snippets=[], problems=problems).model_dump_json()
+        return Page(file=name, versions=versions, snippets=[]).model_dump_json()
     common: dict[str, Any] = {
         "family": family,
         "versions": versions,

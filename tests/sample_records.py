@@ -9,6 +9,7 @@ from urllib.parse import quote
 from nnpedia.entry import Entry
 from nnpedia.family import Family, load_family
 from nnpedia.fences import read_document
+from nnpedia.pagecode import options_of
 from nnpedia.record import (
     BlockKind,
     ConfigRow,
@@ -111,6 +112,7 @@ def common(family: Family, **origin: Any) -> dict[str, Any]:
 def snippets(notes: Path) -> list[SnippetFact]:
     return [
         SnippetFact(file=str(notes), line=fence.line, section=fence.section, code=fence.code, ran=fence.runs,
+                    options=options_of(fence),
                     reason=fence.reason, on="forge", load=fence.load, output="[2, 5]\n",
                     asserts=fence.code.count("assert"))
         for fence in read_document(notes).fences
@@ -143,6 +145,8 @@ def write_records(home: Path, made: Entry) -> None:
     folder = home / "records" / made.name
     folder.mkdir(parents=True, exist_ok=True)
     for fact in made.facts:
+        if isinstance(fact, Run):  # a record tells of the fences that run, and of no other
+            fact = fact.model_copy(update={"snippets": [each for each in fact.snippets if each.ran]})
         name = f"{fact.kind}-00-{quote(fact.origin.name, safe='')}.json"
         (folder / name).write_text(fact.model_dump_json(), encoding="utf-8")
 
@@ -154,7 +158,7 @@ def write_built(home: Path, root: Path) -> None:
     folder = home / "records" / "_pages"
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted((root / "site").glob("*.md")):
-        facts = [fact.model_copy(update={"file": f"site/{path.name}"}) for fact in snippets(path)]
+        facts = [fact.model_copy(update={"file": f"site/{path.name}"}) for fact in snippets(path) if fact.ran]
         made = Page(file=f"site/{path.name}", versions=VERSIONS, snippets=facts)
         (folder / f"page-00-{path.stem}.json").write_text(made.model_dump_json(), encoding="utf-8")
 

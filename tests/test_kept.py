@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpedia.kept import Kept, kept
+from nnpedia.kept import Kept, forget, kept
 from nnpedia.links import broken_links
 from nnpedia.policy import broken_policy
 
@@ -19,22 +19,38 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home" / "kept" / "numbers.json"
 
 
-def asked(text: str, code: str = __file__) -> bool:
+def asked(text: str, code: str = "1", some: bool = False) -> bool:
     """Whether the answer for a text had to be worked out."""
     worked: list[str] = []
-    with kept("numbers", code) as known:
+    with kept("numbers", code, some=some) as known:
         assert known.answer(text, lambda: worked.append(text) or len(text)) == len(text)
     return bool(worked)
 
 
-def test_an_answer_is_worked_out_once_for_a_text_and_the_code_that_makes_it(tmp_path: Path) -> None:
+def test_an_answer_is_worked_out_once_for_a_text_and_the_code_that_makes_it() -> None:
     assert asked("page")
     assert not asked("page")
     assert asked("page, edited")
     assert asked("page")  # only what the last build asked for is kept
-    other = tmp_path / "code.py"
-    other.write_text("1")
-    assert asked("page", str(other))
+    assert asked("page", "2")
+
+
+def test_asking_for_some_forgets_none() -> None:
+    assert asked("page")
+    assert asked("another", some=True)
+    assert not asked("page", some=True)
+    assert not asked("another")
+
+
+def test_what_is_kept_of_names_that_are_gone_is_dropped(cache: Path) -> None:
+    for name in ("of/a", "of/b", "other"):
+        with kept(name, "1") as known:
+            known.answer("x", lambda: 1)
+    forget("of", ["b"])
+    assert sorted(path.relative_to(cache.parent).as_posix() for path in cache.parent.rglob("*.json")) == [
+        "of/b.json",
+        "other.json",
+    ]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b"0000\n{}"])

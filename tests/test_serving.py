@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,9 @@ from typing import Any
 import pytest
 import sample_records as samples
 
-from nnpedia.serving import Remembered, Shown, entry_as_written
+from nnpedia.entry import load_entry
+from nnpedia.family import load_family
+from nnpedia.serving import Shown
 
 NOTES = """## One
 
@@ -38,8 +39,9 @@ def told(folder: Path, before: str, after: str) -> list[tuple[int, str, bool]]:
     """Line, section and verdict of each fence, for notes that were run and then edited."""
     notes = folder / "notes.md"
     notes.write_text(before)
-    entry = samples.entry(folder)
-    edited = entry_as_written(replace(entry, notes=after))
+    runs = samples.entry(folder).runs
+    notes.write_text(after)
+    edited = load_entry(load_family(folder), runs, stale=True)
     return [(fact.line, fact.section, fact.ran) for fact in edited.snippets]
 
 
@@ -68,17 +70,6 @@ def test_a_fence_that_moves_keeps_what_its_run_gave(folder: Path) -> None:
 )
 def test_a_fence_that_changed_is_told_as_not_run(folder: Path, edit: tuple[str, str], ran: list[bool]) -> None:
     assert [each for _, _, each in told(folder, NOTES, NOTES.replace(*edit))] == ran
-
-
-def test_an_answer_is_given_again_while_what_it_was_made_from_is_equal() -> None:
-    remembered, made = Remembered(), []
-
-    def make() -> int:
-        made.append(1)
-        return len(made)
-
-    assert [remembered.get("a", [1], make), remembered.get("a", [1], make), remembered.get("a", [2], make)] == [1, 1, 2]
-    assert remembered.get("b", [2], make) == 3
 
 
 def test_a_page_is_left_only_when_what_stands_on_disk_says_the_same(tmp_path: Path) -> None:

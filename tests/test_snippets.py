@@ -12,7 +12,7 @@ from tiny_gpt2 import tiny_gpt2
 from nnpedia import snippets
 from nnpedia.fences import read_document
 from nnpedia.record import SnippetFact
-from nnpedia.snippets import run_fences, run_notes
+from nnpedia.snippets import run_fences
 
 FILE = "families/tiny/notes.md"
 PROMPT = "The Eiffel Tower"
@@ -253,33 +253,6 @@ def test_a_page_without_a_model_starts_from_nothing() -> None:
     text = "```python\nprint('model' in globals(), 'torch' in globals())\n```\n"
     (fact,) = run_fences(read_document("README.md", text).fences, lambda load, on: None, PROMPT)
     assert fact.output == "False False\n"
-
-
-def test_each_fence_is_told_of_by_exactly_one_runnable(model: Any, tmp_path: Path) -> None:
-    page = tmp_path / "notes.md"
-    infos = ["", "on=real", "on=forge", 'norun="slow"', "on=typo", "bad"]
-    page.write_text("".join(f"```python {info}\nassert model\n```\n\n" for info in infos))
-
-    def lines(name: str) -> list[int]:
-        facts = run_notes(page, lambda load, on: model, PROMPT, file=FILE, name=name, runnables=["real", "forge"])
-        assert all(fact.file == FILE for fact in facts)
-        return [fact.line for fact in facts]
-
-    assert lines("real") == [2, 6, 14, 18, 22]
-    assert lines("forge") == [10]
-
-
-def test_problems_are_those_of_the_run_and_those_of_the_page(model: Any, tmp_path: Path) -> None:
-    page = tmp_path / "notes.md"
-    page.write_text(
-        "# T\n\n```python\nassert model\n1 / 0\n```\n\n```python on=forg\n1\n```\n\n- ```python\n  x\n  ```\n"
-    )
-    facts = run_notes(page, lambda load, on: model, PROMPT, file=FILE, runnables=["forge"])
-    stray, failed, lost = snippets.problems(page, facts, file=FILE)
-    assert stray.where == f"{FILE}:12"
-    assert failed.where == f"{FILE}:5"
-    assert failed.what.startswith("ZeroDivisionError: division by zero\n")
-    assert lost.what == "on=forg names nothing that runs here (forge); did you mean 'forge'?"
 
 
 def test_reading_the_inside_of_a_forward_and_generating_leave_the_model_as_it_was(model: Any) -> None:

@@ -77,8 +77,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     return Checkout(tmp_path)
 
 
-def edit(path: Path) -> None:
-    path.write_text(path.read_text() + "\n# a word more\n")
+def edit(path: Path, old: str = "", new: str = "") -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new) if old else f"# a word more\n\n{text}\n# and another\n")
 
 
 def test_nothing_changed_means_nothing_done(checkout: Checkout) -> None:
@@ -94,12 +96,14 @@ def test_nothing_changed_means_nothing_done(checkout: Checkout) -> None:
     [
         (lambda c: edit(c.families / "gpt2" / "family.yml"), {"gpt2 reference", "gpt2 run", "_pages page"}),
         (lambda c: edit(c.families / "llama" / "family.yml"), ALL),
-        (lambda c: edit(c.families / "gpt2" / "notes.md"), {"gpt2 run"}),
+        (lambda c: edit(c.families / "gpt2" / "notes.md"), set()),
+        (lambda c: edit(c.families / "gpt2" / "notes.md", "assert True", "assert 1"), {"gpt2 run"}),
         (lambda c: edit(c.families / "vocabulary.yml"), ALL),
-        (lambda c: edit(c.root / "site" / "start.md"), {"_pages page"}),
+        (lambda c: edit(c.root / "site" / "start.md"), set()),
+        (lambda c: edit(c.root / "site" / "start.md", "```python", "```python network"), {"_pages page"}),
         (lambda c: (c.families / "badges.yml").write_text("badges: {}\n"), set()),
     ],
-    ids=["a spec", "a base", "notes", "the vocabulary", "a page", "badges"],
+    ids=["a spec", "a base", "prose", "a fence", "the vocabulary", "a page's prose", "a page's fence", "badges"],
 )
 def test_a_change_redoes_what_depends_on_it(
     checkout: Checkout, change: Callable[[Checkout], None], redone: set[str]
@@ -239,7 +243,7 @@ def test_public_checkpoints_run_when_asked_and_their_records_stay_while_they_hol
     assert len(asked) == 2  # the small one, and the forged one
     checkout.build("gpt2")
     assert run_here() == asked
-    edit(checkout.families / "gpt2" / "notes.md")
+    edit(checkout.families / "gpt2" / "family.yml")
     checkout.build("gpt2")
     assert run_here() == {"run-00-forge.json"}
 

@@ -7,6 +7,7 @@ fact; one that it never reaches only shows facts or runs the units. Nobody keeps
 from __future__ import annotations
 
 import ast
+import hashlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,15 @@ def modules(package: Path = PACKAGE, start: str = START) -> dict[str, Path]:
         parent = name.rpartition(".")[0]
         waiting += [*imported(path, name), *([parent] if parent else [])]  # importing a module runs its packages
     return dict(sorted(found.items()))
+
+
+def code_of(*starts: str, package: Path = PACKAGE) -> str:
+    """The digest of the modules that these depend on."""
+    found = {name: path for start in starts for name, path in modules(package, start).items()}
+    digest = hashlib.sha256()
+    for name, path in sorted(found.items()):
+        digest.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def without_readers(source: str) -> tuple[str, dict[str, str]]:

@@ -11,9 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nnpedia.checkpoints import runnable_names
+from nnpedia.documents import Read, documents, name_of
 from nnpedia.errors import place
 from nnpedia.family import Family, load_families
+from nnpedia.fences import read_document
 from nnpedia.lineages import Kin, kin_of, load_lineages
+from nnpedia.placing import runs_placed
 from nnpedia.record import Reference, Run, SnippetFact
 from nnpedia.records import load_all
 
@@ -58,28 +62,41 @@ class Entry:
         return [run for run in self.runs if run.origin.source in ("package", "hub")]
 
 
-def load_entries(families: Path, home: Path, say: Callable[[str], None] = lambda line: None) -> dict[str, Entry]:
+def load_entries(
+    families: Path, home: Path, say: Callable[[str], None] = lambda line: None, *, stale: bool = False
+) -> dict[str, Entry]:
     """Every family of the folder by name, with the records kept for it under `home`.
 
-    Raises `SpecError` for a spec that does not validate; `say` gets a line about a record that
-    cannot be read.
+    Raises `SpecError` for a spec that does not validate, and `BuildFailure` for a snippet that no record tells of,
+    unless `stale` ones may be told of as not run; `say` gets a line about a record that cannot be read.
     """
     found, lineages = load_all(home, say), load_lineages(families)
-    return {
-        name: load_entry(family, found.get(name, []), kin_of(family, lineages))
-        for name, family in load_families(families).items()
-    }
+    with documents(families.parent, home, some=True) as read:
+        return {
+            name: load_entry(family, found.get(name, []), kin_of(family, lineages), read, stale=stale)
+            for name, family in load_families(families).items()
+        }
 
 
-def load_entry(family: Family, facts: Sequence[Reference | Run], kin: Kin | None = None) -> Entry:
+def load_entry(
+    family: Family, facts: Sequence[Reference | Run], kin: Kin | None = None, read: Read | None = None,
+    *, stale: bool = False,
+) -> Entry:  # fmt: skip
+    """One family with its records, the snippets where its notes have them; `read` and `stale` as in `load_entries`."""
     notes = family.notes.read_text(encoding="utf-8-sig") if family.notes.exists() else ""
+    runs = [fact for fact in facts if isinstance(fact, Run)]
+    if runs:
+        file = place(family.notes)
+        document = read(name_of(family.notes)) if read else read_document(file, notes)
+        advice = f"`nnpedia build {family.family}` runs it" if stale else None
+        runs = runs_placed(runs, document, runnable_names(family), advice)
     return Entry(
         family=family,
         spec=(family.folder / "family.yml").read_text(encoding="utf-8"),
         notes=notes,
         notes_file=place(family.notes),
         references=[fact for fact in facts if isinstance(fact, Reference)],
-        runs=[fact for fact in facts if isinstance(fact, Run)],
+        runs=runs,
         kin=kin,
     )
 

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 AROUND = 3
+TRACEBACK = "Traceback inside the snippet:"
 LONGEST = 500
 
 
@@ -33,7 +34,7 @@ def failure(error: BaseException, file: str, line: int, lines: list[str]) -> str
         what = _what(error, frames[-1] if frames else None, lines)
     said = [f"{file}:{failing}: {what}", "", *excerpt(failing, line, lines)]
     if frames:
-        said += ["", "Traceback inside the snippet:"]
+        said += ["", TRACEBACK]
         for frame, number in frames:
             said.append(f'  File "{file}", line {number}, in {frame.f_code.co_name}')
             said.append(f"    {_line(lines, number).strip()}")

@@ -179,6 +179,12 @@ def _line(problem: Problem) -> int:
     return int(line) if line.isdigit() else 0
 
 
+def with_runnables(found: Sequence[Fence], runnables: Sequence[str]) -> list[Fence]:
+    """The fences of a family with these runnables: one whose `on=` names no such has that problem."""
+    lost = {fence.line: unknown_runnable(fence, runnables) for fence in found if fence.runs}
+    return [replace(fence, runs=False, problem=what) if (what := lost.get(fence.line)) else fence for fence in found]
+
+
 def unknown_runnable(fence: Fence, runnables: Sequence[str]) -> str | None:
     """What is wrong with the fence's `on=`, given the names there are; None when nothing is."""
     if fence.on is None or fence.on in runnables:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import logging
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,13 +23,17 @@ from mkdocs.utils.meta import get_data
 from nnpedia import assets, finding, links, pages, policy, prose, reuse, serving
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.bench.page import speed_pages
-from nnpedia.cache import families_folder, home, templates_folder
+from nnpedia.cache import families_folder, home
+from nnpedia.dependence import code_of
+from nnpedia.documents import documents
 from nnpedia.draft.page import coverage_page
 from nnpedia.entry import Entry, load_entries
 from nnpedia.errors import NnpediaError
 from nnpedia.family import read_anew
+from nnpedia.familypages import FamilyPages, look
 from nnpedia.kept import kept
 from nnpedia.lineages import check_lineages, load_lineages
+from nnpedia.placing import page_placed
 from nnpedia.prose import Heading
 from nnpedia.record import Page
 from nnpedia.records import load_pages
@@ -48,10 +51,11 @@ _records: dict[str, Page] = {}
 _entries: dict[str, Entry] = {}
 _badges: dict[str, Badge] = {}
 _texts: dict[str, str] = {}
+_forms: dict[str, str] = {}
 _told: dict[str, tuple[str, str]] = {}  # what the search reads: titles and HTML, by where they are
 
 # What a server keeps from one build to the next.
-_remembered = serving.Remembered()
+_made = FamilyPages()
 _shown = serving.Shown()
 _serving: list[bool] = []
 
@@ -77,21 +81,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     _entries.clear()
     _badges.clear()
     _texts.clear()
+    _forms.clear()
     if not any(_serving):
         _told.clear()  # a page that is not made again is not told of again
-    look = serving.stamp(templates_folder())
     try:
-        generate(look)
+        generate()
     except NnpediaError as error:
         raise PluginError(str(error)) from None
     for page in _generated.values():
         files.append(File.generated(config, page.uri, content=f"# {page.title}\n"))
-    offer(files, config, look)
+    offer(files, config)
     assets.join_styles(files, config, load_lineages(families_folder()))
     assets.leave_out(files, config)
     config.nav = navigation(list(_generated.values()))
     if any(_serving):
-        frame = look + repr(config.nav)
+        frame = look() + repr(config.nav)
         _shown.leave(files.documentation_pages(), lambda file: frame + said(file, config))
     return files
 
@@ -105,16 +109,11 @@ def said(file: File, config: MkDocsConfig) -> str:
     return file.content_string + cards + (record.model_dump_json() if record else "")
 
 
-def generate(look: str) -> None:
-    """Make every page; `look` stands for the templates they are rendered with."""
+def generate() -> None:
+    """Make every page."""
     read_anew()
     folder = families_folder()
-    entries = load_entries(folder, home(), log.warning)
-    if any(_serving):
-        entries = {
-            name: _remembered.get(f"{name} as written", entry, partial(serving.entry_as_written, entry))
-            for name, entry in entries.items()
-        }
+    entries = load_entries(folder, home(), log.warning, stale=any(_serving))
     badges = load_badges(folder)
     check_badges((entry.family for entry in entries.values()), badges)
     check_lineages((entry.family for entry in entries.values()), load_lineages(folder))
@@ -123,7 +122,7 @@ def generate(look: str) -> None:
             log.info("families/%s has no records yet: `nnpedia build %s` makes them", entry.name, entry.name)
     made = [
         *finding.pages(folder, entries, badges),
-        *(family_page(entry, badges, entries, look) for entry in entries.values()),
+        *family_pages(entries, badges),
         pages.readers_page(entries),
         pages.versions_page(entries),
         *speed_pages(home()),
@@ -133,26 +132,30 @@ def generate(look: str) -> None:
         coverage_page(folder, entries),
     ]
     _generated.update({page.uri: page for page in made})
-    _records.update(load_pages(home(), log.warning))
+    with documents(folder.parent, home(), some=True) as read:
+        for name, record in load_pages(home(), log.warning).items():
+            advice = "`nnpedia build` runs it" if any(_serving) else None
+            _records[name] = page_placed(record, read(name), advice)
     _cards.append(finding.index_cards(entries, badges))
     _entries.update(entries)
     _badges.update(badges)
 
 
-def family_page(entry: Entry, badges: dict[str, Badge], entries: dict[str, Entry], look: str) -> pages.Page:
-    table = rosetta.table(entry, home()) if entry.built else None
-    base = entries.get(entry.family.extends or "")
-    made_from = (entry, badges, base and base.family, repr(table), look)
-    return _remembered.get(entry.name, made_from, lambda: pages.family_page(entry, badges, entries, table))
+def family_pages(entries: dict[str, Entry], badges: dict[str, Badge]) -> list[pages.Page]:
+    """The families' pages; their other forms are kept for `offer`."""
+    found, templates = [], look()
+    for entry in entries.values():
+        table = rosetta.table(entry, home()) if entry.built else None
+        made = _made.of(entry, badges, entries, table, templates)
+        found.append(made.page)
+        _forms.update(made.forms)
+    _made.only(entries)
+    return found
 
 
-def offer(files: Files, config: MkDocsConfig, look: str) -> None:
+def offer(files: Files, config: MkDocsConfig) -> None:
     """Add what the site offers besides its pages. Markdown would be taken for a page: that waits for the end."""
     by_hand = [file for file in files.documentation_pages() if file.src_uri not in _generated]
-    if any(_serving):
-        for file in by_hand:
-            if (record := _records.get(name := f"{Path(config.docs_dir).name}/{file.src_uri}")) is not None:
-                _records[name] = serving.page_as_written(record, file.content_string)
     written = [hand_written(file, config) for file in by_hand]
     urls = {file.url.removeprefix("./") for file in files.documentation_pages()}
     changes = Path(config.docs_dir).parent / "CHANGELOG.md"
@@ -160,7 +163,7 @@ def offer(files: Files, config: MkDocsConfig, look: str) -> None:
     try:
         offered: dict[str, str | bytes] = {
             **reuse.data(_entries, _badges),
-            **forms(look),
+            **_forms,
             **reuse.forms({}, _badges, written),
             **reuse.guides(_entries, _badges, written, site=config.site_url or "", urls=urls, changelog=changelog),
         }
@@ -171,15 +174,6 @@ def offer(files: Files, config: MkDocsConfig, look: str) -> None:
             _texts[uri] = str(content)
         else:
             files.append(File.generated(config, uri, content=content))
-
-
-def forms(look: str) -> dict[str, str]:
-    """The other forms of the families' pages."""
-    found: dict[str, str] = {}
-    for name, entry in _entries.items():
-        made_from = (entry, _badges.copy(), look)
-        found |= _remembered.get(f"{name} as", made_from, partial(reuse.forms, {name: entry}, _badges, ()))
-    return found
 
 
 def hand_written(file: File, config: MkDocsConfig) -> reuse.Written:
@@ -287,9 +281,9 @@ def on_post_build(config: MkDocsConfig) -> None:
     names.parent.mkdir(exist_ok=True)
     names.write_text(finding.names(families_folder(), _entries, _badges, _told), encoding="utf-8")
     base = urlsplit(config.site_url or "").path or "/"
-    with kept("links", links.__file__) as seen:
+    with kept("links", code_of(links.__name__)) as seen:
         problems = links.broken_links(site, base, seen)
-    with kept("policy", policy.__file__) as seen:
+    with kept("policy", code_of(policy.__name__)) as seen:
         problems += policy.broken_policy(site, config.extra["policy"], seen)
     for problem in problems:
         log.warning("%s", problem)

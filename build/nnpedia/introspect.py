@@ -131,7 +131,6 @@ def run(family: Family, runnable: Runnable, device: str = "cpu") -> Run:
         problems=[
             *config_problems(family, runnable, model),
             *checked.problems,
-            *verify.snippet_problems(family, runnable, snippets),
         ],
     )
 

@@ -33,9 +33,10 @@ from nnpedia.errors import NnpediaError
 from nnpedia.failures import excerpt
 from nnpedia.fences import Fence, chain
 from nnpedia.guard import settings_put_back
+from nnpedia.pagecode import fact_of
 from nnpedia.pool import default_limits, memory_of, number
 from nnpedia.record import SnippetFact
-from nnpedia.snippets import Bench, Loader, fact_of, orphan, ready, run_fence
+from nnpedia.snippets import Bench, Loader, orphan, ready, run_fence
 from nnpedia.sources import padded
 
 SECONDS = 120.0  # of wall time, for one snippet

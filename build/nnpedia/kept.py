@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,15 +35,27 @@ class Kept:
 
 
 @contextmanager
-def kept(name: str, code: str) -> Iterator[Kept]:
-    """The answers kept under a name, worked out by the file `code`."""
-    path = home() / "kept" / f"{name}.json"
-    answers = Kept(_digest(Path(code).read_bytes()), _read(path))
+def kept(name: str, code: str, folder: Path | None = None, *, some: bool = False) -> Iterator[Kept]:
+    """The answers kept under a name in a cache folder, worked out by what `code` stands for.
+
+    What was not asked for is forgotten, unless only `some` of all there is was to be asked for.
+    """
+    path = (folder or home()) / "kept" / f"{name}.json"
+    answers = Kept(_digest(code.encode()), _read(path))
     yield answers
-    if answers.asked != answers.before:
-        text = json.dumps(answers.asked, ensure_ascii=False)
+    told = answers.before | answers.asked if some else answers.asked
+    if told != answers.before:
+        text = json.dumps(told, ensure_ascii=False)
         with contextlib.suppress(OSError):
             write_atomically(path, f"{_digest(text.encode())}\n{text}")
+
+
+def forget(name: str, but: Collection[str]) -> None:
+    """Drop what is kept under names `<name>/<each>`, but for some of them."""
+    for path in (home() / "kept" / name).glob("*.json"):
+        if path.stem not in but:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from nnpedia.cache import PACKAGE
+from nnpedia.checkpoints import runnable_names
 from nnpedia.dependence import modules, without_readers
+from nnpedia.documents import Read, name_of
 from nnpedia.errors import NnpediaError
 from nnpedia.family import Family, family_folders
+from nnpedia.fences import Fence
+from nnpedia.pagecode import running, said
 from nnpedia.records import PAGES, Unit
 
 # Of what the records' own code imports: these say where things are kept and run the units, and find no fact.
@@ -21,12 +25,25 @@ READERS = "nnpedia.readers"
 COMPUTING = ("torch", "transformers", "nnsight", "einops", "tokenizers", "safetensors", "numpy")
 
 
-def key_of(unit: Unit, family: Family, device: str = "cpu") -> str:
-    """The key of a reference or a run: spec and bases, vocabulary, code, versions; for a run the notes and device."""
+def key_of(unit: Unit, family: Family, device: str = "cpu", fences: Sequence[Fence] = ()) -> str:
+    """The key of a reference or a run: spec and bases, vocabulary, code, versions; for a run device and fences too.
+
+    `fences` are those of the notes that run in it: the prose around them changes nothing that they give.
+    """
     texts = [family.folder / "family.yml", *family.bases, family.folder.parent / "vocabulary.yml"]
-    if unit.kind == "run":
-        texts.append(family.notes)
-    return _key(unit, texts, *readers_of(family), *([device] if unit.kind == "run" and device != "cpu" else []))
+    more = [said(fences), *([device] if device != "cpu" else [])] if unit.kind == "run" else []
+    return _key(unit, texts, *readers_of(family), *more)
+
+
+def keys_of(
+    families: Mapping[str, Family], units: Callable[[Family], list[Unit]], read: Read, device: str
+) -> dict[Unit, str]:
+    """The keys of the families' units of some kind, with their notes as `read` reads them."""
+    keys: dict[Unit, str] = {}
+    for family in families.values():
+        found, names = read(name_of(family.notes)).fences, runnable_names(family)
+        keys |= {unit: key_of(unit, family, device, running(found, unit.name, names)) for unit in units(family)}
+    return keys
 
 
 def readers_of(family: Family) -> list[str]:
@@ -42,7 +59,7 @@ def readers_of(family: Family) -> list[str]:
     return [source for name, source in sorted(_readers().items()) if name in named or name in specs]
 
 
-def page_keys(folder: Path) -> dict[Unit, str]:
+def page_keys(folder: Path, read: Read) -> dict[Unit, str]:
     """The hand-written pages of the checkout that `folder` lies in, and their keys; none elsewhere.
 
     A page may load any family, so every spec counts, and every reader.
@@ -52,8 +69,8 @@ def page_keys(folder: Path) -> dict[Unit, str]:
         return {}
     specs = [folder / "vocabulary.yml", *(path / "family.yml" for path in family_folders(folder).values())]
     pages = [path for path in (root / "README.md", *sorted((root / "site").rglob("*.md"))) if "```" in _text(path)]
-    units = {Unit(PAGES, "page", 0, path.relative_to(root).as_posix()): path for path in pages}
-    return {unit: _key(unit, [path, *specs], *_readers().values()) for unit, path in units.items()}
+    units = [Unit(PAGES, "page", 0, path.relative_to(root).as_posix()) for path in pages]
+    return {unit: _key(unit, specs, said(running(read(unit.name).fences)), *_readers().values()) for unit in units}
 
 
 def _key(unit: Unit, texts: Iterable[Path], *more: str) -> str:

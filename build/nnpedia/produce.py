@@ -43,19 +43,15 @@ def of_family(folder: Path, kind: str, name: str, device: str = "cpu") -> Refere
 
 
 def page(file: str) -> Page:
-    """A hand-written page's snippets, and what is wrong with the page."""
+    """What a hand-written page's snippets gave, apart from the prose around them."""
     from nnpedia import introspect
     from nnpedia.fences import fences
     from nnpedia.isolation import run_isolated
-    from nnpedia.snippets import PROMPT, problems
+    from nnpedia.pagecode import apart, running
+    from nnpedia.snippets import PROMPT
 
-    snippets = run_isolated(fences(file, file=file), introspect.page_loader(), PROMPT)
-    return Page(
-        file=file,
-        versions=introspect.versions(),
-        snippets=snippets,
-        problems=problems(file, snippets, file=file),
-    )
+    snippets = run_isolated(apart(running(fences(file, file=file))), introspect.page_loader(), PROMPT)
+    return Page(file=file, versions=introspect.versions(), snippets=snippets)
 
 
 def _named(name: str, found: Mapping[str, Named]) -> Named:

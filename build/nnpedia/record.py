@@ -100,12 +100,16 @@ class LawFact(Fact):
 
 
 class SnippetFact(Fact):
-    """A fence of notes.md (or of a hand-written page) and what it gave."""
+    """A fence of notes.md (or of a hand-written page) and what it gave.
+
+    In a record it stands apart from its page: `nnpedia.placing` gives it the section and the lines it has there.
+    """
 
     file: str
-    line: int  # of the fence's first line of code
+    line: int  # of the fence's first line of code; in a record, of a page that has nothing but the record's fences
     section: str  # the heading it stands under
     code: str
+    options: dict[str, str] = {}  # what stands after the fence, and what it has from the one it continues
     ran: bool
     reason: str | None = None  # why it did not run, when it is marked so
     on: str | None = None  # what it ran on, in words
@@ -171,7 +175,7 @@ class Run(Fact):
     values: list[ValueFact]
     laws: list[LawFact]
     snippets: list[SnippetFact]
-    problems: list[Problem] = []
+    problems: list[Problem] = []  # but for those of the notes
 
 
 class Page(Fact):
@@ -181,4 +185,3 @@ class Page(Fact):
     file: str  # relative to the checkout
     versions: Versions
     snippets: list[SnippetFact]
-    problems: list[Problem] = []

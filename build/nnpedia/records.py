@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from nnpedia.cache import write_atomically
 from nnpedia.errors import NnpediaError
-from nnpedia.record import Page, Problem, Reference, Run
+from nnpedia.record import Page, Problem, Reference, Run, SnippetFact
 
 AnyRecord = Reference | Run
 _ADAPTER: TypeAdapter[Reference | Run | Page] = TypeAdapter(
@@ -87,10 +87,11 @@ def is_fresh(home: Path, unit: Unit, key: str) -> bool:
         return False
 
 
-def problems_of(home: Path, unit: Unit) -> list[Problem]:
-    """What the unit's record says is wrong."""
+def told_of(home: Path, unit: Unit) -> tuple[list[Problem], list[SnippetFact]]:
+    """What the unit's record says is wrong, and what it says of snippets."""
     content = json.loads(path_of(home, unit).read_bytes())
-    return [Problem(**problem) for problem in content.get("problems", [])]
+    problems = [Problem(**problem) for problem in content.get("problems", [])]
+    return problems, [SnippetFact(**fact) for fact in content.get("snippets", [])]
 
 
 def parameters_of(home: Path, reference: Unit) -> int:

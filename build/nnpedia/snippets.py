@@ -12,24 +12,21 @@ import io
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
 from nnpedia.claims import count_asserts
 from nnpedia.errors import SnippetRefused
 from nnpedia.failures import failure
-from nnpedia.fences import Fence, chain, fences, read_document, unknown_runnable
+from nnpedia.fences import Fence, chain
 from nnpedia.guard import ModelState, differences, model_state, settings_put_back
-from nnpedia.record import Problem, SnippetFact
+from nnpedia.pagecode import fact_of
+from nnpedia.record import SnippetFact
 from nnpedia.sources import padded, source_under
 
 Loader = Callable[[dict[str, str], str | None], Any]
 """(load options, `on=` or None) → a model; None where a page's snippets start from nothing."""
-
-Runner = Callable[..., list[SnippetFact]]
-"""What runs fences: called as `run_fences` is."""
 
 PROMPT = "The Eiffel Tower is in the city of"
 OUTPUT_LIMIT = 20_000
@@ -69,35 +66,6 @@ class Bench:
             del self.models[key]
 
 
-def run_notes(
-    path: Path | str,
-    load: Loader,
-    prompt: str,
-    *,
-    file: str | None = None,
-    name: str | None = None,
-    runnables: Sequence[str] = (),
-    run: Runner | None = None,
-) -> list[SnippetFact]:
-    """Run a page's snippets, in order.
-
-    Args:
-        path: The page.
-        load: Gives the model of a fence's options.
-        prompt: What `prompt` is in the snippets.
-        file: What to call the page in records and errors; the path as given when None.
-        name: Run only the fences of this runnable; all when None. Fences that do not run are
-            told of with the first runnable, so that each fence is in one list.
-        runnables: The family's runnables; the first is what a fence without `on=` runs on.
-        run: What runs the fences: `run_fences`, in this process, when None.
-
-    Raises:
-        SpecError: The file cannot be read.
-    """
-    found = [_placed(fence, runnables) for fence in fences(path, file=file)]
-    return (run or run_fences)(found, load, prompt, only=None if name is None else _of(found, name, runnables))
-
-
 def run_fences(
     found: Sequence[Fence], load: Loader, prompt: str, *, only: Sequence[Fence] | None = None
 ) -> list[SnippetFact]:
@@ -124,26 +92,6 @@ def orphan(fence: Fence, before: SnippetFact) -> SnippetFact:
     """A fence that was not run because the one it continues failed."""
     why = (before.error or "").partition("\n")[0]
     return fact_of(fence, ran=False, error=f"{fence.where}: not run, as what it continues fails: {why}")
-
-
-def problems(path: Path | str, facts: Sequence[SnippetFact], *, file: str | None = None) -> list[Problem]:
-    """What is wrong with a page that was run: its failed snippets, and Python that no fence of it holds."""
-    found = list(read_document(path, file=file).problems)
-    for fact in facts:
-        if fact.error:
-            where, _, what = fact.error.partition(": ")
-            found.append(Problem(where=where, what=what))
-    return found
-
-
-def _placed(fence: Fence, runnables: Sequence[str]) -> Fence:
-    lost = unknown_runnable(fence, runnables) if runnables and fence.runs else None
-    return replace(fence, runs=False, problem=lost) if lost else fence
-
-
-def _of(found: Sequence[Fence], name: str, runnables: Sequence[str]) -> list[Fence]:
-    first = runnables[0] if runnables else name
-    return [fence for fence in found if ((fence.on if fence.runs else None) or first) == name]
 
 
 def _run(bench: Bench, links: list[Fence]) -> SnippetFact:
@@ -241,23 +189,6 @@ def _unfit(fence: Fence, shown: str, changed: str | None) -> str | None:
     if not shown.strip() and not count_asserts(fence.code):
         return f"{fence.where}: neither asserts nor shows anything: assert what it establishes, or print it"
     return None
-
-
-def fact_of(fence: Fence, *, ran: bool, output: str = "", error: str | None = None) -> SnippetFact:
-    return SnippetFact(
-        file=fence.file,
-        line=fence.line,
-        section=fence.section,
-        code=fence.code,
-        ran=ran,
-        reason=fence.reason,
-        on=fence.on,
-        load=fence.load,
-        output=output,
-        asserts=count_asserts(fence.code),
-        ok=error is None,
-        error=error,
-    )
 
 
 class _Output(io.TextIOBase):

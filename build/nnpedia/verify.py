@@ -11,6 +11,7 @@ from nnpedia.errors import NnpediaError, Unavailable, place
 from nnpedia.family import Family
 from nnpedia.laws import Measured, applies, measure, values_of
 from nnpedia.observe import Spot, read, shape_of, spots_of
+from nnpedia.pagecode import apart, running
 from nnpedia.record import LawFact, Load, Problem, SnippetFact
 from nnpedia.support import probing
 from nnpedia.writes import LOGITS, Write, try_write
@@ -190,29 +191,14 @@ def _write_problem(family: Family, pair: Pair, write: Write) -> str | None:
     return None
 
 
-def notes(family: Family, runnable: Runnable, load: Any, prompt: str) -> list[SnippetFact]:
-    """The notes' fences that run on this checkpoint; those not run are told by the family's first one."""
+def notes(family: Family, runnable: Runnable, load: Callable[..., Any], prompt: str) -> list[SnippetFact]:
+    """What the notes' fences gave that run on this checkpoint, apart from the prose around them."""
     from nnpedia.checkpoints import runnables
+    from nnpedia.fences import fences
     from nnpedia.isolation import run_isolated
-    from nnpedia.snippets import run_notes
 
     if not family.notes.exists():
         return []
+    found = fences(family.notes, file=place(family.notes))
     names = [each.name for each in runnables(family)]
-    return run_notes(
-        family.notes, load, prompt, file=place(family.notes), name=runnable.name, runnables=names, run=run_isolated
-    )
-
-
-def snippet_problems(family: Family, runnable: Runnable, snippets: list[SnippetFact]) -> list[Problem]:
-    """The failed snippets; with the family's first checkpoint, also Python the notes hold in no fence."""
-    from nnpedia.checkpoints import runnables
-    from nnpedia.snippets import problems
-
-    if not family.notes.exists():
-        return []
-    found = problems(family.notes, snippets, file=place(family.notes))
-    if runnables(family)[0].name == runnable.name:
-        return found
-    failed = {f"{snippet.error}".partition(": ")[0] for snippet in snippets if snippet.error}
-    return [problem for problem in found if problem.where in failed]
+    return run_isolated(apart(running(found, runnable.name, names)), load, prompt)

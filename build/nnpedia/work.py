@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Literal
 from nnpedia import kernel, records
 from nnpedia.cache import families_folder, home
 from nnpedia.checkpoints import runnable_names
+from nnpedia.documents import Read, documents, name_of
 from nnpedia.errors import UnknownFamily, nearest
 from nnpedia.family import Family, family_folders, load_family, present, read_anew
-from nnpedia.keys import key_of, page_keys
+from nnpedia.keys import keys_of, page_keys
 from nnpedia.needs import Needs, needs_of
+from nnpedia.placing import wrong
 from nnpedia.pool import GIGABYTE, Job, Limits, Result, default_limits, run_jobs
 from nnpedia.record import Problem
 from nnpedia.records import Unit
@@ -72,6 +74,7 @@ class Bench:
     limits: Limits
     tell: Callable[[Event], None]
     produce: str
+    read: Read
     device: str = "cpu"
     cluster: Cluster | None = None
 
@@ -110,9 +113,11 @@ def build(
     read_anew()
     with contextlib.ExitStack() as stack:
         cluster = None if scheduler is None else stack.enter_context(_open_cluster(scheduler))
+        folder, cache_folder = folder or families_folder(), cache_folder or home()
         bench = Bench(
-            folder or families_folder(), cache_folder or home(), workers, force, limits or default_limits(), on_event,
-            produce or PRODUCE, _device(device, cluster), cluster,
+            folder, cache_folder, workers, force, limits or default_limits(), on_event, produce or PRODUCE,
+            stack.enter_context(documents(folder.parent, cache_folder, some=bool(families))), _device(device, cluster),
+            cluster,
         )  # fmt: skip
         return _build(bench, families, hub)
 
@@ -137,10 +142,10 @@ def _device(asked: str, cluster: Cluster | None) -> str:
 def _build(bench: Bench, families: Sequence[str] | None, hub: bool) -> list[Outcome]:
     known = family_folders(bench.folder)
     chosen = _chosen(families, known, bench.note)
-    planned = {unit: key_of(unit, family, bench.device) for family in chosen.values() for unit in units_of(family)}
+    planned = keys_of(chosen, units_of, bench.read, bench.device)
     if not families:
-        planned |= page_keys(bench.folder)
-    public = {unit: key_of(unit, family, bench.device) for family in chosen.values() for unit in hub_units(family)}
+        planned |= page_keys(bench.folder, bench.read)
+    public = keys_of(chosen, hub_units, bench.read, bench.device)
     for what in kernel.missing():
         bench.note(f"snippets: only Python, and not the system, refuses them {what}")
     with records.locked(bench.home, bench.note):
@@ -169,11 +174,9 @@ def plan(families: Sequence[str] | None = None, device: str = "cpu", hub: bool =
     folder, cache_folder, device = families_folder(), home(), _device(device, None)
     known = family_folders(folder)
     chosen = _chosen(families, known)
-    keys: dict[Unit, str] = {}
-    for family in chosen.values():
-        units = [*units_of(family), *(hub_units(family) if hub else ())]
-        keys |= {unit: key_of(unit, family, device) for unit in units}
-    keys |= {} if families else page_keys(folder)
+    with documents(folder.parent, cache_folder, some=bool(families)) as read:
+        keys = keys_of(chosen, units_of, read, device) | (keys_of(chosen, hub_units, read, device) if hub else {})
+        keys |= {} if families else page_keys(folder, read)
     return [
         Planned(
             unit,
@@ -221,6 +224,17 @@ def hub_units(family: Family) -> list[Unit]:
     return [Unit(family.family, "run", place, name) for place, name in enumerate(names, first)]
 
 
+def _told_of(bench: Bench, unit: Unit, families: Mapping[str, Family]) -> tuple[Problem, ...]:
+    """What is wrong with what the unit's record tells of: the model as the spec has it, its notes or its page."""
+    problems, facts = records.told_of(bench.home, unit)
+    if unit.kind == "page":
+        problems += wrong(bench.read(unit.name), facts)
+    elif unit.kind == "run":
+        family = families[unit.family]
+        problems += wrong(bench.read(name_of(family.notes)), facts, unit.name, runnable_names(family))
+    return tuple(problems)
+
+
 def _fits(bench: Bench, unit: Unit, family: Family) -> bool:
     """Whether a public checkpoint's weights leave room for a forward within the memory limit; told of when not."""
     needs = needs_of(unit, family, bench.home, bench.device)
@@ -236,7 +250,7 @@ def _bring_up_to_date(bench: Bench, keys: Mapping[Unit, str], families: Mapping[
     outcomes: dict[Unit, Outcome] = {}
     for unit, key in keys.items():
         if not bench.force and records.is_fresh(bench.home, unit, key):
-            outcomes[unit] = Outcome(unit, "fresh", tuple(records.problems_of(bench.home, unit)))
+            outcomes[unit] = Outcome(unit, "fresh", _told_of(bench, unit, families))
     missing = sorted((unit for unit in keys if unit not in outcomes), key=_longest_first)
     bench.tell(Event("plan", total=len(missing)))
     return outcomes | {outcome.unit: outcome for outcome in _produce(bench, missing, keys, families)}
@@ -272,7 +286,7 @@ def _produce(
         unit = units[result.job.name]
         if result.cause is None:
             records.store(bench.home, unit, keys[unit], result.value)
-            problems = tuple(records.problems_of(bench.home, unit))
+            problems = _told_of(bench, unit, families)
             outcome = Outcome(
                 unit, "built", problems, seconds=result.seconds, peak=result.peak, resident=result.resident
             )

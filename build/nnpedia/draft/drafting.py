@@ -16,8 +16,10 @@ from nnpedia.draft.said import parts_of
 from nnpedia.draft.sighting import see
 from nnpedia.draft.telling import about_of, subtitle_of
 from nnpedia.draft.trial import trial
-from nnpedia.errors import CheckpointError
+from nnpedia.errors import CheckpointError, place
 from nnpedia.family import load_family
+from nnpedia.fences import read_document
+from nnpedia.placing import wrong
 from nnpedia.vocabulary import load_vocabulary
 
 
@@ -62,4 +64,5 @@ def _write_notes(result: Draft, folder: Path) -> None:
     family = load_family(folder / result.name)
     forged = runnables(family)[0]
     snippets = verify.notes(family, forged, loader(family), PROMPT)
-    result.problems = [*result.problems, *verify.snippet_problems(family, forged, snippets)]
+    document = read_document(family.notes, file=place(family.notes))
+    result.problems = [*result.problems, *wrong(document, snippets)]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nnpedia.badges import Badge
+from nnpedia.dependence import code_of
 from nnpedia.entry import Entry
 from nnpedia.finding import names as names_module
 from nnpedia.finding.cards import families_page, index_cards
@@ -42,5 +43,5 @@ def names(
     folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge], written: Mapping[str, tuple[str, str]]
 ) -> str:
     """The file that the search looks things up in; `written` are titles and HTML of pages by where they are."""
-    with kept("names", names_module.__file__) as known:
+    with kept("names", code_of(names_module.__name__)) as known:
         return names_file(folder, entries, badges, law_entries(folder, entries), written, known)
