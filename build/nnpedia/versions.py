@@ -97,7 +97,7 @@ class Told(Span):
         return self
 
     def between(self) -> str:
-        """The minor releases from the first to the one measured with: `5.22 to 5.24`, `0.8`."""
+        """The minor releases from the first to the one measured with: `5.21 to 5.24`, `0.8`."""
         first, last = (".".join(str(text).split(".")[:2]) for text in (self.since, self.measured))
         return first if first == last else f"{first} to {last}"
 
