@@ -45,7 +45,8 @@ ROUTER = ("router_logits", "expert_weights", "expert_indices")
 WRITING = ("keys", "values", "betas", "decays")
 STATE = ("state_input", "states", "state_output")
 SUMS = ("layer_mid", "layer_output")
-EXPERTS = ("mlp_activation", "mlp_neurons", "expert_outputs")
+NEURONS = ("mlp_activation", "mlp_neurons")
+EXPERTS = (*NEURONS, "expert_outputs")
 
 
 def diagrams(fact: Reference | Run, varies: Iterable[str] = (), laws: Sequence[LawFact] = ()) -> list[Diagram]:
@@ -96,6 +97,7 @@ class _Drawing(Pen):
             source = self.y - 6
             for index, host in enumerate(group):
                 self.sublayer(host, self.fork(host.name, source) if index else None)
+        self.per_layer(block)
         self.on_rail(block.get("layer_output"))
         self.out.height = self.y + 14
         self.out.lines.insert(0, f"M{RAIL} {start} V{self.out.height - 3}")
@@ -122,7 +124,25 @@ class _Drawing(Pen):
         norm = operators.norming(self.laws, value.name)
         if norm:  # the stream itself is normed after the add
             self.label(self.classes.get(norm, norm), chip)
+        here = {name for host in self.values.values() for name in host}
+        step = operators.scaling(self.laws, value.name, here, self.named)
+        if step is not None:  # as a whole, after the last add
+            self.out.operators.append(Operator(step, value, RAIL, chip.y - 7, step.by))
         self.y += ROW + 2
+
+    def per_layer(self, block: Mapping[str, ValueFact]) -> None:
+        """The block's own embedding of the token: the stream gates it, and what comes of it is added."""
+        if "per_layer_output" not in block:
+            return
+        self.on_rail(block.get("layer_after_mlp"))
+        entry, x = self.y + HEIGHT / 2, LEFT + 12 + CHIP / 2
+        self.out.taps.append(entry)
+        self.line(f"M{RAIL} {entry} H{x} V{self.y + ROW - 10}")
+        if "per_layer_input" in block:
+            chip = self.chip(block["per_layer_input"], LEFT + 12 + CHIP + GAP, self.y)
+            self.line(f"M{chip.x} {entry} H{x}")
+        self.y += ROW
+        self.join(block["per_layer_output"])
 
     def entering(self, value: ValueFact) -> None:
         """A value on the way into a sublayer, with the class of the module that gives it, if one does."""
@@ -166,7 +186,8 @@ class _Drawing(Pen):
         if output is not None:
             chip = self.chip(output, LEFT + 12, self.y)
             address = parse(output.address) if output.address else None
-            if address is not None and address.anchor == "^" and address.children:
+            around = address is not None and (address.anchor == "^" or output.host == "layers")
+            if address is not None and around and address.children:
                 self.label(self.classes.get(address.children[-1], ""), chip)
         self.line(f"M{LEFT + 12} {middle} H{RAIL + 8}")
         law = operators.adding(self.laws, output.name, SUMS) if output is not None else None
@@ -185,8 +206,11 @@ class _Drawing(Pen):
     def mixture(self, host: HostFact, values: dict[str, ValueFact]) -> None:
         self.part(host, "router", [values.pop(name) for name in ROUTER if name in values])
         cells = expert_cells(self.sizes.get("num_experts", 0), self.sizes.get("top_k", 0))
-        self.part(host, "experts", [values.pop(name) for name in EXPERTS if name in values], cells)
         shared = [values.pop(name) for name in list(values) if name.startswith("shared_expert")]
+        if shared:  # neurons of an MLP beside the experts
+            apart = [name for name in NEURONS if name in values and "experts" not in f"{values[name].address}"]
+            shared = [values.pop(name) for name in apart] + shared
+        self.part(host, "experts", [values.pop(name) for name in EXPERTS if name in values], cells)
         if shared:
             self.part(host, "shared expert", shared)
             gate = "shared_expert_gate"

@@ -26,6 +26,7 @@ class Kind:
     layers: list[int]
     hue: int
     look: int
+    sizes: dict[str, int]
 
     @property
     def count(self) -> int:
@@ -45,7 +46,10 @@ class Choice:
 
     def data(self, slug: str) -> dict[str, object]:
         """What a script needs before it has the record."""
-        blocks = [[kind.label, spans(kind.layers), kind.hue, kind.look] for kind in self.kinds]
+        blocks = [
+            [kind.label, spans(kind.layers), kind.hue, kind.look, *([kind.sizes] if kind.sizes else [])]
+            for kind in self.kinds
+        ]
         origin = self.record.origin
         return {"slug": slug, "name": origin.name, "dtype": origin.dtype, "layers": self.layers, "kinds": blocks}
 
@@ -94,7 +98,7 @@ def explore(entry: Entry, varies: Collection[str]) -> Explore:
         choice = Choice(record, [])
         for kind, (drawn, label) in zip(record.kinds, diagram.each_kind(record, varies, laws), strict=True):
             look = looks.setdefault(repr(drawn.picture), Look(drawn, len(looks)))
-            found = Kind(label, kind.layers, hues.setdefault(label, len(hues) % 6), look.number)
+            found = Kind(label, kind.layers, hues.setdefault(label, len(hues) % 6), look.number, kind.sizes)
             choice.kinds.append(found)
             if look.of and look.of[-1][0] is choice:
                 look.of[-1][1].append(found)

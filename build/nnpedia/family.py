@@ -15,7 +15,7 @@ from typing import Any
 from nnpedia import formula
 from nnpedia.entryspec import LawSpec, ValueOverride, ValueSpec
 from nnpedia.errors import SpecError, UnknownFamily, nearest, place
-from nnpedia.familyspec import Differences, FamilySpec, Package, PublicCheckpoint, Variant
+from nnpedia.familyspec import Differences, FamilySpec, Lender, Package, PublicCheckpoint, Variant
 from nnpedia.layout import Pattern
 from nnpedia.versions import MOVES, Span, installed, release
 from nnpedia.vocabulary import Vocabulary, document, load_vocabulary
@@ -34,6 +34,7 @@ class Family:
         variant: The names of the variants merged in.
         folder: Where `family.yml` and `notes.md` are.
         since: The first release of transformers that has it, where not all that are supported do.
+        lender: Which block's keys and values a block without its own attends with, where some have none.
     """
 
     family: str
@@ -60,6 +61,7 @@ class Family:
     lines: dict[tuple[str, ...], str] = field(repr=False)
     bases: tuple[Path, ...] = ()
     since: str | None = None
+    lender: Lender | None = None
 
     @property
     def too_new(self) -> str | None:
@@ -122,7 +124,7 @@ def load_family(folder: Path, variant: tuple[str, ...] = (), on: str | None = No
         sizes=merged.sizes, virtual=merged.virtual, variants=own.variants, variant=variant, values=merged.values,
         laws=merged.laws, readout=merged.readout, forge=own.forge, packages=tuple(own.packages), about=own.about,
         folder=folder, vocabulary=vocabulary, lines=merged.lines, bases=tuple(base.path for _, base in chain[1:]),
-        since=own.since,
+        since=own.since, lender=merged.lender,
     )  # fmt: skip
 
 
@@ -174,6 +176,7 @@ class _Merged:
         self.virtual: dict[str, str] = {}
         self.parts = list(vocabulary.parts)
         self.readout = vocabulary.readout
+        self.lender: Lender | None = None
 
     def add(self, spec: Differences, source: Document, under: tuple[str, ...]) -> None:
         """Lay a spec over what is there; `under` is where in its file it stands."""
@@ -195,6 +198,10 @@ class _Merged:
         if spec.readout is not None:
             _formula(spec.readout, source, (*under, "readout"))
             self.readout = spec.readout
+        if "lender" in spec.model_fields_set:
+            for key, text in spec.lender.model_dump().items() if spec.lender else ():
+                _formula(text, source, (*under, "lender", key))
+            self.lender = spec.lender
         self._add_values(spec, source, under)
         self._reorder(spec, source, under)
         for host, laws in spec.laws.items():

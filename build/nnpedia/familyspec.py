@@ -49,10 +49,21 @@ class Package(Spec):
     tokenizer: dict[str, Any] = {}
 
 
+class Lender(Spec):
+    """Whose keys and values a block attends with that makes none: those of the last block before it that makes its own.
+
+    Formulas over the attention's `module` and `config`: whether a block `borrows`, and what the two are `alike` in.
+    """
+
+    borrows: str
+    alike: str
+
+
 class Differences(Spec):
     """What a spec, or one of its variants, says of names, sizes, values, laws and readout.
 
-    `order` lists values of a host that a forward reaches in another order than the vocabulary's.
+    `order` lists values of a host that a forward reaches in another order than the vocabulary's. A `lender` of null
+    says that every block makes its keys and values, where what is extended says otherwise.
     """
 
     parts: list[str] = []
@@ -63,6 +74,7 @@ class Differences(Spec):
     order: dict[str, list[str]] = {}
     laws: dict[str, dict[str, LawOverride]] = {}
     readout: str | None = None
+    lender: Lender | None = None
 
 
 class Variant(Differences):

@@ -23,6 +23,7 @@ from nnpedia.layout import expect
 from nnpedia.observe import host_at, scan, spots_of
 from nnpedia.printout import native_children
 from nnpedia.record import BlockKind, ConfigRow, HostFact, Origin, Problem, Reference, Run, ValueFact, Versions
+from nnpedia.sizes import block_sizes
 from nnpedia.snippets import PROMPT
 from nnpedia.support import probing
 from nnpedia.versions import installed
@@ -193,8 +194,8 @@ def page_loader() -> Loader:
 
 def sizes(model: StandardizedTransformer) -> dict[str, int]:
     """Axis (and `num_layers`) to length."""
-    names = ["num_layers", *(axis for axis in model.family.vocabulary.axes if axis in model.family.sizes)]
-    return {name: getattr(model, name) for name in names if name in model.__dict__}
+    lengths = model.lengths()
+    return {name: lengths[name] for name in ["num_layers", *model.family.vocabulary.axes] if name in lengths}
 
 
 def root_facts(model: StandardizedTransformer) -> list[HostFact]:
@@ -205,15 +206,21 @@ def root_facts(model: StandardizedTransformer) -> list[HostFact]:
 
 
 def block_kinds(model: StandardizedTransformer) -> list[BlockKind]:
-    """The blocks grouped by what they hold and by the config's layer type, in order of appearance."""
+    """The blocks grouped by the modules they hold and by the config's layer type, in order of appearance."""
     types = getattr(model.text_config, "layer_types", None) or []
     groups: dict[tuple[Any, ...], list[int]] = {}
     for layer in range(model.num_layers):
         kind = types[layer] if layer < len(types) else "block"
-        classes = tuple(type(host.module).__name__ for _, host in _hosts(model, layer))
-        groups.setdefault((kind, *classes), []).append(layer)
+        held = ((host.module, dict(host.module.named_children())) for _, host in _hosts(model, layer))
+        groups.setdefault((kind, *((type(module).__name__, *names) for module, names in held)), []).append(layer)
+    lengths = model.lengths()
     return [
-        BlockKind(name=str(key[0]), layers=layers, hosts=list(_host_facts(model, layers[0])))
+        BlockKind(
+            name=str(key[0]),
+            layers=layers,
+            hosts=list(_host_facts(model, layers[0])),
+            sizes={axis: length for axis, length in block_sizes(model, layers[0]).items() if lengths[axis] != length},
+        )
         for key, layers in groups.items()
     ]
 

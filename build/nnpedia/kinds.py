@@ -8,17 +8,35 @@ from nnpedia.record import BlockKind, HostFact, Reference, Run, ValueFact
 
 
 def labels(kinds: Sequence[BlockKind]) -> list[str]:
-    """A name for each kind, told from the others by its classes where the config's layer types do not do it."""
+    """A name for each kind, told from the others by its classes where the config's layer types do not do it.
+
+    Kinds of the same classes are told apart by the modules that some of them lack.
+    """
     named = []
     for kind in kinds:
         alike = [{host.native_class for host in other.hosts} for other in kinds if other.name == kind.name]
         shared = set.intersection(*alike)
         own = list(dict.fromkeys(host.native_class for host in kind.hosts if host.native_class not in shared))
+        own += _lacking(kind, [other for other in kinds if other.name == kind.name])
         if len(alike) == 1 or not own:
             named.append(kind.name)
         else:
             named.append(" · ".join([*([] if kind.name == "block" else [kind.name]), *own]))
     return named
+
+
+def _lacking(kind: BlockKind, alike: Sequence[BlockKind]) -> list[str]:
+    """What a kind has no module of where others of its classes have one: `without k_proj, v_proj`."""
+    held = {host.name: (host.native_class, host.modules) for host in kind.hosts}
+    missing = [
+        module
+        for other in alike
+        for host in other.hosts
+        if held.get(host.name, ("", {}))[0] == host.native_class
+        for module in host.modules.values()
+        if module not in held[host.name][1].values()
+    ]
+    return [f"without {', '.join(dict.fromkeys(missing))}"] if missing else []
 
 
 def layers_of(record: Reference | Run, fact: ValueFact) -> list[int] | None:

@@ -11,7 +11,12 @@ import torch
 from nnpedia import formula
 from nnpedia.errors import NnpediaError, Unavailable
 from nnpedia.functions import FUNCTIONS
+from nnpedia.holding import host_of
 from nnpedia.observe import Spot, host_at
+from nnpedia.sizes import evaluate
+
+#: What a formula calls other blocks by, and its own.
+BLOCKS = ("first", "last", "block", "next", "lender")
 
 if TYPE_CHECKING:
     from nnpedia.entryspec import LawSpec
@@ -88,12 +93,29 @@ def distance(left: torch.Tensor, right: torch.Tensor) -> float:
     return error if error == error else float("inf")
 
 
+def lender(model: StandardizedTransformer, layer: int) -> int | None:
+    """The block whose keys and values a block attends with; `None` where it has its own."""
+    said = model.family.lender
+    attentions = [host_of(block, "self_attn") for block in model.layers[: layer + 1]]
+    if said is None or attentions[layer] is None:
+        return None
+
+    def told(text: str, index: int) -> Any:
+        return evaluate(text, attentions[index].module, model.text_config)
+
+    if not told(said.borrows, layer):
+        return None
+    having = (each for each in reversed(range(layer)) if attentions[each] is not None and not told(said.borrows, each))
+    return next((each for each in having if told(said.alike, each) == told(said.alike, layer)), None)
+
+
 def _lookup(model: StandardizedTransformer, host: str, layer: int | None, found: Mapping[Spot, Any]) -> formula.Lookup:
     blocks: dict[str, Callable[[], int | None]] = {
         "first": lambda: 0,
         "last": lambda: model.num_layers - 1,
         "block": lambda: layer,
         "next": lambda: None if layer is None or layer + 1 >= model.num_layers else layer + 1,
+        "lender": lambda: None if layer is None else lender(model, layer),
     }
 
     def lookup(name: str) -> Any:
@@ -144,7 +166,7 @@ def values_of(law: LawSpec, host: str, values: Mapping[str, Mapping[str, Any]]) 
     pairs: list[tuple[str, str]] = []
     for name in formula.parse(law.formula, law=True).names():
         head, _, rest = name.partition(".")
-        if head in ("first", "last", "block", "next"):
+        if head in BLOCKS:
             name, owner = rest, "layers"
         else:
             owner = host
@@ -156,6 +178,8 @@ def values_of(law: LawSpec, host: str, values: Mapping[str, Mapping[str, Any]]) 
     return pairs
 
 
-def applies(law: LawSpec, host: str, values: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether the family has every value the law names."""
+def applies(law: LawSpec, host: str, values: Mapping[str, Mapping[str, Any]], lends: bool = False) -> bool:
+    """Whether the family has every value the law names, and a block that `lends` where it names a lender."""
+    if not lends and any(name.startswith("lender.") for name in formula.parse(law.formula, law=True).names()):
+        return False
     return all(values[owner][name].absent is None for owner, name in values_of(law, host, values))

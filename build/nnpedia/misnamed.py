@@ -29,6 +29,10 @@ class MissingHost(ModelError, AttributeError):
 
 def missing_value(host: Hosting, name: str) -> MissingValue:
     """The error for reading a name that is no value, module or attribute of a host."""
+    root: Any = host
+    if host.host_name == "model" and name in host.family.sizes and name in root.lengths():
+        own = "a block's own is in model.layers[i].self_attn.axis_sizes(), or its mlp's"
+        return MissingValue(f"model has no one {name}: blocks differ in it; {own}", host)
     return MissingValue(f"{host.place} has no {name!r}{_answer(host, name)}", host)
 
 

@@ -36,6 +36,7 @@ from nnpedia.hosts import (
     renames,
 )  # isort: skip  (nnsight first)
 from nnpedia.keywords import check_keywords
+from nnpedia.sizes import block_sizes
 
 log = logging.getLogger("nnpedia")
 
@@ -160,7 +161,12 @@ class StandardizedTransformer(TransformersModel, Host):
                 **opened.load,
                 **kwargs,
             )
-        for name, length in self._lengths().items():
+        alike = self.lengths()
+        for layer in range(alike["num_layers"]):
+            for axis, length in block_sizes(self, layer).items():
+                if alike.get(axis, length) != length:
+                    del alike[axis]  # blocks differ in it: no one number is the model's
+        for name, length in alike.items():
             object.__setattr__(self, name, length)
 
     # -- sizes and facts ----------------------------------------------------------------------
@@ -171,8 +177,11 @@ class StandardizedTransformer(TransformersModel, Host):
         config = self._module.config
         return config.get_text_config() if hasattr(config, "get_text_config") else config
 
-    def _lengths(self) -> dict[str, int]:
-        """Every axis length: the first block's that has the host the axis belongs to, else the config's."""
+    def lengths(self) -> dict[str, int]:
+        """Every axis length: the first block's that has the host the axis belongs to, else the config's.
+
+        Where blocks differ, the others' are told by their hosts: `model.layers[i].self_attn.axis_sizes()`.
+        """
         lengths = axis_sizes(self.family, None, self.text_config)
         for host, part in (("linear_attn", "recurrent"), ("self_attn", "attention")):
             module = next((found.module for block in self.layers if (found := host_of(block, host))), None)

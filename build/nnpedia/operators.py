@@ -85,6 +85,20 @@ def norming(laws: Sequence[LawFact], value: str) -> str:
     return ""
 
 
+def scaling(laws: Iterable[LawFact], value: str, here: Collection[str], named: Collection[str]) -> Step | None:
+    """What the stream itself is multiplied by on the way to a value of the block, where a law says so."""
+    for law in laws:
+        formula = _parsed(law)
+        if law.host != "layers" or formula is None or formula.right is None or _result(formula.right) != value:
+            continue
+        used = {name.rpartition(".")[2] for name in formula.names()} & set(named)
+        left = formula.left
+        if used <= set(here) and isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mult | ast.Div):
+            glyph, by, names = next(_walk(left, named))
+            return Step(glyph, by, law, next((name[7:] for name in names if name.startswith("config.")), ""))
+    return None
+
+
 def _parsed(law: LawFact) -> Formula | None:
     return _formula(law.formula) if law.exception is None else None
 

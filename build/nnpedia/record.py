@@ -37,11 +37,12 @@ class HostFact(Fact):
 
 
 class BlockKind(Fact):
-    """Blocks of one model that look alike: the same classes and the same layer type."""
+    """Blocks of one model that look alike: the same modules and the same layer type."""
 
     name: str  # "block", or the config's layer type ("sliding_attention")
     layers: list[int]
     hosts: list[HostFact]
+    sizes: dict[str, int] = {}  # axis to length, where it is not the record's own
 
 
 class ConfigRow(Fact):

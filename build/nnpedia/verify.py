@@ -52,7 +52,7 @@ def verify(family: Family, load: LoadModel, prompt: str) -> Checked:
         _note_probes(family, model, choice, found, checked)
         for host, table in family.laws.items():
             for name, law in table.items():
-                if applies(law, host, family.values):
+                if applies(law, host, family.values, family.lender is not None):
                     measured.setdefault((host, name), {})[choice.label] = measure(model, host, law, found)
     checked.problems += _told_once(checked.faults, [choice.label for choice in checked.loads])
     checked.laws = [_law(family, pair, results, checked.problems) for pair, results in measured.items()]

@@ -31,14 +31,14 @@ export function layerBar(root, move) {
     ticks.setAttribute("aria-hidden", "true"); // the input says it
     ticks.replaceChildren();
     list.replaceChildren();
-    for (const [label, spans, hue] of choice.kinds) {
+    for (const [label, spans, hue, , sizes] of choice.kinds) {
       for (const layer of layerSet(spans)) {
         const tick = document.createElementNS(SVG, "rect");
         for (const [name, value] of Object.entries({ class: `nn-kind-${hue}`, x: layer + 0.08, width: 0.84, height: 10 }))
           tick.setAttribute(name, value);
         ticks.append(tick);
       }
-      list.append(kindItem(choice, label, spans, hue));
+      list.append(kindItem(choice, label, spans, hue, sizes));
     }
     ticks.append(mark);
     root.querySelector(".nn-count").textContent = choice.layers;
@@ -67,7 +67,7 @@ export function layerBar(root, move) {
   };
 }
 
-function kindItem(choice, label, spans, hue) {
+function kindItem(choice, label, spans, hue, sizes = {}) {
   const item = document.createElement("li");
   const button = document.createElement("button");
   const swatch = document.createElement("i");
@@ -75,7 +75,8 @@ function kindItem(choice, label, spans, hue) {
   const count = document.createElement("span");
   swatch.className = `nn-kind-${hue}`;
   name.textContent = label;
-  count.textContent = `${layerSet(spans).size} of ${choice.layers} blocks: ${spans}`;
+  const own = Object.entries(sizes).map(([axis, length]) => `; ${axis} ${length}`).join("");
+  count.textContent = `${layerSet(spans).size} of ${choice.layers} blocks: ${spans}${own}`;
   Object.assign(button, { type: "button", title: `The next block of this kind` });
   button.dataset.layers = spans;
   button.append(swatch, name);

@@ -25,7 +25,7 @@ function start(root) {
       return this.choice.kinds.find((kind) => layerSet(kind[1]).has(this.layer)) ?? this.choice.kinds[0];
     },
     numbers(fact) {
-      return numbersOf(fact, this.sizes, this.call, this.choice.dtype);
+      return numbersOf(fact, { ...this.sizes, ...this.kind()[4] }, this.call, this.choice.dtype);
     },
   };
   const bar = layerBar(root, (layer) => { state.layer = layer; draw(); note(history.replaceState); });
