@@ -43,7 +43,7 @@ def law_holds(family: str, host: str, name: str) -> bool:
     from nnpedia.laws import applies
 
     law = spec(family).laws[host][name]
-    return law.exception is None and applies(law, host, spec(family).values)
+    return law.exception is None and applies(law, host, spec(family).values, spec(family).lender is not None)
 
 
 def as_usual(family: str, host: str, name: str) -> bool:

@@ -10,6 +10,8 @@ import torch
 from forged import PROMPT, attentions, chooses_experts, each_family, encoded, folder, full, load, spec
 from reading import epsilons, everything, law_holds
 
+from nnpedia.sizes import block_sizes
+
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -145,8 +147,9 @@ def test_sizes_are_those_of_the_tensors(family: str) -> None:
         value = spec(family).values[spot[1]][spot[2]]
         if isinstance(tensor, torch.Tensor):
             axes = spec(family).axes(value)
+            own = {} if spot[0] is None else block_sizes(model, spot[0])
             assert list(tensor.shape) == [
-                lengths[axis] if axis in lengths else getattr(model, axis) for axis in axes
+                lengths[axis] if axis in lengths else own.get(axis) or getattr(model, axis) for axis in axes
             ], spot
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from forged import FAMILIES, PROMPT, each_family, encoded, full, is_mixture
+from forged import FAMILIES, PROMPT, each_family, encoded, full, is_mixture, spec
 from reading import as_usual, blocks_with, epsilons, everything, has, law_holds
 
 from nnpedia.observe import host_at
@@ -14,10 +14,11 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @each_family
 def test_a_write_to_the_stream_moves_what_follows_by_what_was_written(family: str) -> None:
-    """`layer_mid` written by δ: the block's output is what was written plus the MLP's new contribution."""
+    """`layer_mid` written by δ: the stream after the MLP is what was written plus the MLP's new contribution."""
     if not (has(family, "layers", "layer_mid") and law_holds(family, "layers", "mlp_add")):
         pytest.skip("the block has no stream between its sublayers")
     model = full(family)
+    goal = spec(family).laws["layers"]["mlp_add"].formula.partition(" == ")[2]
     for layer in blocks_with(family, "layers", "layer_mid"):
         block = model.layers[layer]
         with model.trace(PROMPT):
@@ -25,7 +26,7 @@ def test_a_write_to_the_stream_moves_what_follows_by_what_was_written(family: st
             written = (before + 0.5 * torch.sign(before)).save()
             block.layer_mid = written
             contribution = block.mlp.mlp_output.clone().save()
-            after = block.layer_output.clone().save()
+            after = getattr(block, goal).clone().save()
         clean = everything(model)
         assert torch.equal(before, clean[layer, "layers", "layer_mid"])
         assert torch.equal(after, written + contribution)
@@ -40,7 +41,12 @@ def test_silenced_sublayers_leave_the_stream_as_it_came(family: str) -> None:
     if not summed:
         pytest.skip("the block does not add its contributions as they are")
     model = full(family)
-    contributions = [f"{host}.{name}" for host, name in (*mixers.values(), ("mlp", "mlp_output"))]
+    others = [
+        ("mlp", "mlp_output"),
+        *([("layers", "per_layer_output")] if has(family, "layers", "per_layer_output") else []),
+    ]
+    contributions = [f"{host}.{name}" for host, name in (*mixers.values(), *others)]
+    scaled = "layer_scalar" in spec(family).laws["layers"]["residual_sum"].formula
     ordered = [spot for spot in model.forward_order() if spot in contributions]
     for layer in sorted({layer for mixer in summed for layer in blocks_with(family, *mixer)}):
         block = model.layers[layer]
@@ -50,7 +56,7 @@ def test_silenced_sublayers_leave_the_stream_as_it_came(family: str) -> None:
                 if (at := host_at(model, layer, host)) is not None:
                     setattr(at, name, torch.zeros_like(getattr(at, name)))
             left = block.layer_output.clone().save()
-        assert torch.equal(left, came)
+        assert torch.equal(left, came * block._module.layer_scalar if scaled else came)
 
 
 @each_family
@@ -155,24 +161,34 @@ def test_an_ablated_head_is_missing_from_the_contribution_and_nothing_else_is(fa
             without = attention.o_proj.output.clone().save()
         weight = attention.o_proj._module.weight
         weight = weight.T if isinstance(attention.o_proj._module, torch.nn.Linear) else weight  # Conv1D is [in out]
-        share = head @ weight[2 * model.head_dim : 3 * model.head_dim]
+        width = head.shape[-1]
+        share = head @ weight[2 * width : 3 * width]
         assert epsilons(clean - without, share) < 64
 
 
 @each_family
 def test_another_prompts_tokens_or_embeddings_give_its_logits(family: str) -> None:
-    """`input_ids` and `token_embeddings` are where the model starts: put another prompt's there and get its answer."""
+    """`input_ids` and `token_embeddings` are where the model starts: put another prompt's there and get its answer.
+
+    A block that reads an embedding of its own has a start of its own.
+    """
     model = full(family)
     other = PROMPT[::-1]
     ids = encoded(model, other)["input_ids"]
+    blocks = list(model.layers) if has(family, "layers", "per_layer_input") else []
+    of_blocks: list[torch.Tensor] = []
     with model.trace(other):
         embeddings = model.token_embeddings.clone().save()
+        for block in blocks:
+            of_blocks.append(block.per_layer_input.clone().save())
         expected = model.logits.clone().save()
     with model.trace(PROMPT):
         model.input_ids = ids
         by_ids = model.logits.clone().save()
     with model.trace(PROMPT):
         model.token_embeddings = embeddings
+        for block, embedding in zip(blocks, of_blocks, strict=True):
+            block.per_layer_input = embedding
         by_embeddings = model.logits.clone().save()
     assert torch.equal(by_ids, expected)
     assert torch.equal(by_embeddings, expected)

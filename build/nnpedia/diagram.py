@@ -44,7 +44,7 @@ ROUTER = ("router_logits", "expert_weights", "expert_indices")
 # What a recurrent mixer writes to its state with, and the values of the state itself.
 WRITING = ("keys", "values", "betas", "decays")
 STATE = ("state_input", "states", "state_output")
-SUMS = ("layer_mid", "layer_output")
+SUMS = ("layer_mid", "layer_after_mlp", "layer_output")
 NEURONS = ("mlp_activation", "mlp_neurons")
 EXPERTS = (*NEURONS, "expert_outputs")
 

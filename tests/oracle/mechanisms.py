@@ -88,6 +88,12 @@ STACKS = (
         blocks="layers",
     ),
     _mechanism(
+        "token embedding, an embedding of the token for each block, blocks, final norm",
+        "embed_tokens embed_tokens_per_layer per_layer_model_projection per_layer_projection_norm layers norm",
+        {"model.token_embeddings": returned("embed_tokens"), "model.final_norm_output": returned("norm")},
+        blocks="layers",
+    ),
+    _mechanism(
         "token and position embeddings, blocks, final norm",
         "wte wpe h ln_f",
         {"model.token_embeddings": returned("wte"), "model.final_norm_output": returned("ln_f")},
@@ -164,6 +170,12 @@ def _four_norms(after_attention: str, before_mlp: str, after_mlp: str) -> Mechan
         attention="self_attn",
         mlp="mlp",
     )
+
+
+def _beside(block: Mechanism, says: str, children: str, values: Mapping[str, Place]) -> Mechanism:
+    """A block that holds something more."""
+    more = {"says": f"{block.says}, and {says}", "children": block.children | set(children.split())}
+    return replace(block, **more, values={**block.values, **values})
 
 
 def _one_norm(norm: str, attention: str) -> Mechanism:
@@ -255,6 +267,29 @@ BLOCKS = (
     _two_norms("ln_1", "ln_2", "attn"),
     _two_norms("input_layernorm", "post_attention_layernorm", "self_attn", mlp="feed_forward"),
     _four_norms("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+    _beside(
+        _four_norms("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+        "an embedding of the token that the stream gates, normed and added last",
+        "per_layer_input_gate per_layer_projection post_per_layer_input_norm",
+        {
+            "layers.per_layer_input": argument(element=1),
+            "layers.layer_after_mlp": argument("per_layer_input_gate"),
+            "layers.per_layer_output": returned("post_per_layer_input_norm"),
+        },
+    ),
+    _beside(
+        _four_norms("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+        "experts that read the stream beside the MLP",
+        "router experts pre_feedforward_layernorm_2 post_feedforward_layernorm_1 post_feedforward_layernorm_2",
+        {
+            "mlp.shared_expert_output": returned("mlp"),
+            "mlp.router_logits": returned("router.proj"),
+            "mlp.expert_weights": returned("router", 1),
+            "mlp.expert_indices": returned("router", 2),
+            "mlp.expert_outputs": inner("per_slot", "experts"),
+            "mlp.routed_output": returned("experts"),
+        },
+    ),
     _four_norms("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"),
     _mechanism(
         "a norm after each sublayer and none before",
@@ -359,6 +394,12 @@ def _softmax_attention(says: str, children: str, output: str, inside: str = "") 
 ATTENTIONS = (
     _softmax_attention("three projections", "q_proj k_proj v_proj", "o_proj"),
     _softmax_attention("three projections, queries and keys normed", "q_proj k_proj v_proj q_norm k_norm", "o_proj"),
+    _softmax_attention("queries projected and normed; keys and values of another block", "q_proj q_norm", "o_proj"),
+    _softmax_attention(
+        "two projections, the second for keys and values, queries and keys normed",
+        "q_proj k_proj q_norm k_norm",
+        "o_proj",
+    ),
     _softmax_attention(
         "three projections, queries and keys normed", "q_proj k_proj v_proj query_layernorm key_layernorm", "o_proj"
     ),
