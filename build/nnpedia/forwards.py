@@ -11,8 +11,8 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from types import CodeType, FunctionType
+from functools import lru_cache
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -22,6 +22,7 @@ from nnsight.intervention.interleaver import Mediator
 from nnsight.intervention.source import Compiled, Source, SourceNotAvailable
 
 from nnpedia.errors import AddressError
+from nnpedia.handoffs import operation
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
@@ -50,31 +51,53 @@ class Bracket(nn.Instrument):
         return ast.copy_location(ast.Call(func=fn, args=args, keywords=keywords), node)
 
 
-@lru_cache(maxsize=256)
-def _compiler(wanted: frozenset[str]) -> Callable[[Callable[..., Any]], Compiled]:
-    """nnsight's compiler of a forward, rewriting with `Bracket`; each forward once."""
-    rewriting = {**vars(nn), "Instrument": partial(Bracket, wanted)}
-    compile_source = FunctionType(nn.compile_source.__code__, rewriting)
-    known: dict[CodeType, Compiled] = {}
+#: What a rewritten forward calls: variables of its own, so that all modules of a class share their globals.
+CALLED = (nn.OP, nn.BIND)
 
-    def compiled(function: Any) -> Compiled:
-        code = getattr(function, "__code__", None)
-        if code is None:
-            raise SourceNotAvailable("a builtin or C function has no Python source")
-        if code not in known:
-            known[code] = compile_source(function)
-        return known[code]
 
-    return compiled
+@lru_cache(maxsize=1024)
+def _compiled(code: CodeType, wanted: frozenset[str]) -> Compiled:
+    """A function's code rewritten with `Bracket`, inside a shell that makes its free variables and `CALLED` free."""
+    tree, start, source = nn.source_tree(code)
+    definition = tree.body[0]
+    if not isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        raise SourceNotAvailable("callable is not a plain function")
+    definition.decorator_list = []  # whoever calls this has taken them off, and puts them back
+    rewriting = Bracket(wanted)
+    rewriting.visit(tree)
+    arguments = ast.parse(f"def {nn.SHELL}({', '.join((*code.co_freevars, *CALLED))}): pass").body[0]
+    assert isinstance(arguments, ast.FunctionDef)
+    arguments.body = [definition]
+    tree.body[0] = ast.copy_location(arguments, definition)
+    ast.increment_lineno(tree, start - 1)
+    ast.fix_missing_locations(tree)
+    shell = _code_in(compile(tree, code.co_filename, "exec"), nn.SHELL)
+    return Compiled(_code_in(shell, code.co_name), tuple(rewriting.names), rewriting.lines, source)
+
+
+def _code_in(code: CodeType, name: str) -> CodeType:
+    return next(each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name)
 
 
 def bracketed(
-    function: Callable[..., Any], operation: Callable[..., Any], wanted: frozenset[str]
+    function: Callable[..., Any], call: Callable[..., Any], wanted: frozenset[str]
 ) -> tuple[Callable[..., Any], Compiled]:
-    """`function` calling `operation` at the wanted operations; raises `SourceNotAvailable` as nnsight does."""
-    instrument = FunctionType(nn.instrument.__code__, {**vars(nn), "compiled": _compiler(wanted)})
-    made: tuple[Callable[..., Any], Compiled] = instrument(function, operation)
-    return made
+    """`function` calling `call` at the wanted operations; raises `SourceNotAvailable` as nnsight does."""
+    called: Any = getattr(type(function), "__call__", None)  # noqa: B004 (its code is wanted)
+    if isinstance(called, FunctionType):  # an object that is called
+        function = called.__get__(function)
+    receiver = function.__self__ if isinstance(function, MethodType) else None
+    inner, decorators = nn.decorator_chain(function.__func__ if isinstance(function, MethodType) else function)
+    if not isinstance(inner, FunctionType):
+        raise SourceNotAvailable("a builtin or C function has no Python source")
+    compiled = _compiled(inner.__code__, wanted)
+    cells = dict(zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True))
+    cells |= {nn.OP: CellType(call), nn.BIND: CellType(nn.bind)}
+    closure = tuple(cells[name] for name in compiled.code.co_freevars)
+    made = FunctionType(compiled.code, inner.__globals__, inner.__name__, inner.__defaults__, closure)
+    made.__kwdefaults__, made.__qualname__ = inner.__kwdefaults__, inner.__qualname__
+    built = nn.rewrap(decorators, made)
+    return (built if receiver is None else built.__get__(receiver)), compiled
 
 
 @dataclass(frozen=True)
@@ -95,16 +118,26 @@ def opened(envoy: Any, wanted: frozenset[str] = frozenset()) -> Source:
 
     Raises nnsight's `SourceNotAvailable` for a forward without Python source.
     """
-    state = nn.install_controller(envoy)
+    state = _state(envoy)
     if state.sourced:  # nnsight has opened it: everything is bracketed
         return Source(envoy, envoy.path, state.compiled)
     known = _OPENED.get(envoy._module)
     if known is None or state.body is not known.body or not wanted <= known.wanted:
         wanted |= frozenset() if known is None else known.wanted
-        operation = nn.make_op(lambda: state.active()[:2])
-        state.body, compiled = bracketed(state.original, operation, wanted)
+        shown = operation(lambda: state.active()[:2], state)
+        state.body, compiled = bracketed(state.original, shown, wanted)
         known = _OPENED[envoy._module] = Opened(state.body, compiled, wanted)
     return Source(envoy, envoy.path, known.compiled)
+
+
+def _state(envoy: Any) -> Any:
+    """nnsight's state of an envoy's module; put there only where it is missing, as each time moves its routes."""
+    here = envoy._module.__dict__
+    state = here.get(nn.STATE)
+    if state is None or not isinstance(here.get("forward"), nn.Controller):
+        return nn.install_controller(envoy)
+    known = any(reference() is envoy.interleaver for reference, *_ in state.routes)
+    return state if known else nn.install_controller(envoy)
 
 
 def inside(node: Any, wanted: frozenset[str] | None) -> Source:
@@ -131,8 +164,8 @@ def _inside_again(node: Any, function: Any, wanted: frozenset[str]) -> tuple[Any
     if called is function and before == wanted:
         return made
     interleaver, path = node.envoy.interleaver, node.path
-    operation = nn.make_op(lambda: (interleaver, path) if interleaver.interleaving else (None, None))
-    made = bracketed(function, operation, wanted)
+    shown = operation(lambda: (interleaver, path) if interleaver.interleaving else (None, None))
+    made = bracketed(function, shown, wanted)
     if isinstance(function, FunctionType) and function.__closure__ is None:  # it holds no tensor of this run
         kept[path] = (function, wanted, made)
     return made

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nnsight.modeling.tp import TPFragments
 from nnsight.modeling.transformers import TransformersModel
 from torch._guards import detect_fake_mode
 
@@ -37,6 +38,7 @@ from nnpedia.hosts import (
 )  # isort: skip  (nnsight first)
 from nnpedia.keywords import check_keywords
 from nnpedia.sizes import block_sizes
+from nnpedia.spots import Watching
 
 log = logging.getLogger("nnpedia")
 
@@ -158,6 +160,7 @@ class StandardizedTransformer(TransformersModel, Host):
                 rename=renames(self.family),
                 envoys={PATHS[host]: envoy for host, envoy in reversed(host_classes(self.family).items())}
                 | {"layers": Blocks},
+                interleaver=Watching(TPFragments()),
                 **opened.load,
                 **kwargs,
             )
@@ -193,11 +196,15 @@ class StandardizedTransformer(TransformersModel, Host):
 
     def load_options(self) -> dict[str, str]:
         """What this load runs: `{"attn_implementation": "sdpa", …}`."""
-        config = self.text_config
-        options = {option: getattr(config, attribute, None) for option, attribute in LOAD_OPTIONS.items()}
-        if not self.has_experts_choice:
-            options.pop("experts_implementation")
-        return {option: str(choice) for option, choice in options.items() if choice is not None}
+        options = {option: self.load_option(option) for option in LOAD_OPTIONS}
+        return {option: choice for option, choice in options.items() if choice is not None}
+
+    def load_option(self, option: str) -> str | None:
+        """What this load runs of an option; `None` for one that its class does not give a choice of."""
+        if option == "experts_implementation" and not self.has_experts_choice:
+            return None
+        choice = getattr(self.text_config, LOAD_OPTIONS[option], None)
+        return None if choice is None else str(choice)
 
     @property
     def has_experts_choice(self) -> bool:
@@ -382,16 +389,17 @@ class StandardizedTransformer(TransformersModel, Host):
             tokens = kwargs["inputs_embeds"]
         batch, seq = tokens.shape[:2]
         mask = kwargs.get("attention_mask")
-        positions = torch.arange(seq, device=tokens.device)
+        keep = kwargs.get("logits_to_keep")
         if isinstance(mask, torch.Tensor) and mask.dim() == 2:
             # A mask may cover cached tokens too; only the call's own positions count here.
-            last = torch.where(mask[:, -seq:] != 0, positions, 0).amax(-1)
+            last = torch.where(mask[:, -seq:] != 0, torch.arange(seq, device=tokens.device), 0).amax(-1)
         else:
-            last = (positions[-1:]).expand(batch)
+            last = torch.full((batch,), seq - 1, device=tokens.device)
         index = 0 if self._current is None else self._current.index + 1
         cache = next((kwargs[name] for name in CACHES if kwargs.get(name) is not None), None)
-        keep = kwargs.get("logits_to_keep")
-        kept = positions[keep.to(positions.device)] if isinstance(keep, torch.Tensor) else None
+        kept = None
+        if isinstance(keep, torch.Tensor):
+            kept = torch.arange(seq, device=tokens.device)[keep.to(tokens.device)]
         buffers = cache if getattr(cache, "is_compileable", False) else None  # of one length, so that it compiles
         self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None, kept, buffers)
 

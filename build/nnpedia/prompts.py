@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -77,7 +78,7 @@ def check_rows(model: StandardizedTransformer, encoding: Mapping[str, Any]) -> N
             raise PromptError(f"prompt {row} of {len(ids)} (counted from 0) has no tokens, only padding: leave it out")
     _check_length(model, encoding, ids)
     known = _embeddings(model)
-    if known is not None and not ids.is_floating_point() and not (ids.is_meta or 0 <= ids.min() <= ids.max() < known):
+    if known is not None and not ids.is_floating_point() and not (ids.is_meta or _within(ids, known)):
         outside = ((ids < 0) | (ids >= known)).nonzero()[0].tolist()
         raise PromptError(
             f"the token id {int(ids[tuple(outside)])} (row {outside[0]}, position {outside[1]}) is none of the "
@@ -105,12 +106,12 @@ def warn_of_padding(
     """Warn, at the line of the run, of padded ids without a mask: the model reads the padding as text."""
     if detect_fake_mode() is not None:
         return
-    pad, marks = _pad_token(model)
+    pad = _pad_token(model)
     if pad is None:
         return
     for inputs, keywords in invokes:
-        rows = list(_unmasked(inputs[0] if inputs else None, keywords))
-        if _padded(rows, pad, pad in marks):
+        ends = [_ends(row.tolist(), pad) for row in _unmasked(inputs[0] if inputs else None, keywords)]
+        if any(map(any, ends)) and _padded(ends, pad in _marks(model)):
             told = (
                 f"these token ids are padded (id {pad}) and came without attention_mask, so the model reads the "
                 "padding as text and gives other numbers: pass the mask that the tokenizer gave with them, "
@@ -120,17 +121,15 @@ def warn_of_padding(
             return
 
 
-def _padded(rows: list[Tensor], pad: int, is_a_mark: bool) -> bool:
-    """Whether the rows carry padding at an end; one token alike in every row may be the mark that begins or ends it."""
-    ends = [(_run(row, pad), _run(row.flip(0), pad)) for row in rows]
-    if not any(map(any, ends)):
-        return False
+def _padded(ends: list[tuple[int, int]], is_a_mark: bool) -> bool:
+    """Whether pad tokens at an end are padding; one token alike in every row may be the mark that begins or ends it."""
     return not is_a_mark or any(max(end) > 1 for end in ends) or len(set(ends)) > 1
 
 
-def _run(row: Tensor, pad: int) -> int:
-    """How many pad tokens the row begins with."""
-    return int((row == pad).int().cumprod(0).sum())
+def _ends(row: list[int], pad: int) -> tuple[int, int]:
+    """How many pad tokens a row begins and ends with."""
+    first, last = (sum(1 for _ in takewhile(pad.__eq__, ids)) for ids in (row, reversed(row)))
+    return first, last
 
 
 def _unmasked(data: Any, keywords: Mapping[str, Any]) -> Iterator[Tensor]:
@@ -144,13 +143,23 @@ def _unmasked(data: Any, keywords: Mapping[str, Any]) -> Iterator[Tensor]:
             yield row.reshape(-1)
 
 
-def _pad_token(model: StandardizedTransformer) -> tuple[int | None, set[Any]]:
-    """The id that pads, and the ids that begin and end a text."""
-    places = [model.tokenizer, model.text_config]
-    found = (getattr(place, "pad_token_id", None) for place in places)
-    pad = next((int(each) for each in found if each is not None and int(each) >= 0), None)
+def _pad_token(model: StandardizedTransformer) -> int | None:
+    """The id that pads."""
+    found = (getattr(place, "pad_token_id", None) for place in (model.tokenizer, model.text_config))
+    return next((int(each) for each in found if each is not None and int(each) >= 0), None)
+
+
+def _marks(model: StandardizedTransformer) -> set[Any]:
+    """The ids that begin and end a text."""
+    places = (model.tokenizer, model.text_config)
     ends = [getattr(place, name, None) for place in places for name in ("bos_token_id", "eos_token_id")]
-    return pad, {each for end in ends for each in (end if isinstance(end, list) else [end])}
+    return {each for end in ends for each in (end if isinstance(end, list) else [end])}
+
+
+def _within(ids: Tensor, known: int) -> bool:
+    """Whether every id is one of the `known` first."""
+    lowest, highest = (int(each) for each in ids.aminmax())
+    return lowest >= 0 and highest < known
 
 
 def _embeddings(model: StandardizedTransformer) -> int | None:

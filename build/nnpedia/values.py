@@ -81,9 +81,11 @@ class Value(property):
         if host is None:
             return self
         try:
-            host.prepare(self.name)
+            if host.derives:
+                host.prepare(self.name)
             value = self._here(host)._read(host)
-            host.keep(self.name, value)
+            if host.derives:
+                host.keep(self.name, value)
             return value
         except OutOfOrderError:
             self._too_late(host)
@@ -182,10 +184,10 @@ class Value(property):
         """Raise `Unavailable` where the spec already says this block or load has no such value."""
         if self.spec.absent is not None:
             raise Unavailable(self.name, self.spec.absent, where=host.place)
-        if host.root.probing:
+        if not self.spec.needs or host.root.probing:
             return
         for option, choices in self.spec.needs.items():
-            chosen = host.root.load_options().get(option)
+            chosen = host.root.load_option(option)
             if chosen is not None and chosen not in choices:
                 self._check_built(host)
                 raise Unavailable(

@@ -1,0 +1,145 @@
+"""Spots: who waits where in a run, and how often each place was reached.
+
+nnsight looks a place up in three tables whenever a call goes by it, and writes down the visit in a fourth. A
+forward goes by a thousand places and few of them have anybody waiting. So here a place is told when
+somebody begins to wait there, a visit that nobody looks at is counted where the call is made, and whoever asks
+for a count gets the sum. What is served, and at which count, is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from nnsight.intervention.interleaver import Interleaver
+
+Places = tuple[str, str, str]  # where a call's inputs, its gate and its output are shown
+
+
+class Live:
+    """Whether the visits of a run count just now: not between runs, nor in a call that trace code makes itself.
+
+    Every call of a forward asks it, so it is one small object; and not the interleaver, which holds functions of
+    the model that are bound to its weights.
+    """
+
+    __slots__ = ("on",)
+
+    def __init__(self) -> None:
+        self.on = False
+
+
+class Spot:
+    """A call that somebody may wait at: before it (its inputs, its gate) or after it (its output).
+
+    `entered` and `left` are how often it went by in this run with nobody there. What a call touches has long left
+    the processor's cache: hence the slots.
+    """
+
+    __slots__ = ("after", "before", "entered", "left", "live", "places")
+
+    def __init__(self, places: Places = ("", "", "")) -> None:
+        self.places = places
+        self.live = Live()
+        self.before = self.after = False
+        self.entered = self.left = 0
+
+
+class Counts(dict[str, int]):
+    """How often each place was reached in a run, the visits that only their spots counted among them."""
+
+    def __init__(self, spots: dict[str, Spot], calls: dict[str, Spot]) -> None:
+        super().__init__()
+        self.spots, self.calls = spots, calls
+
+    def passed(self, place: str) -> int:
+        """The visits that only the spot counted."""
+        spot = self.spots.get(place)
+        if spot is None or place not in spot.places:
+            return 0
+        return spot.left if place == spot.places[2] else spot.entered
+
+    def get(self, place: str, default: Any = 0) -> Any:
+        return super().get(place, default) + self.passed(place)
+
+    def __getitem__(self, place: str) -> int:
+        return super().get(place, 0) + self.passed(place)
+
+    def __setitem__(self, place: str, count: int) -> None:
+        super().__setitem__(place, count - self.passed(place))
+
+    def keys(self) -> Any:
+        """The places that were reached; of these a copy is made when trace code starts."""
+        reached = [place for spot in self.calls.values() if spot.entered for place in spot.places]
+        return dict.fromkeys([*super().keys(), *reached]).keys()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def clear(self) -> None:
+        super().clear()
+        for spot in self.calls.values():
+            spot.entered = spot.left = 0
+
+
+class Watching(Interleaver):
+    """nnsight's interleaver, telling the spots where somebody waits."""
+
+    def __init__(self, fragments: Any = None) -> None:
+        self.live = Live()
+        self.spots: dict[str, Spot] = {}  # by each of its places
+        self.calls: dict[str, Spot] = {}  # by the last of them
+        self.told: list[Spot] = []
+        self.watched: set[Spot] = set()  # those that a cache keeps values of, in the whole of a run
+        super().__init__(fragments)
+        self.counts = Counts(self.spots, self.calls)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "parked":
+            self.tell()
+        elif name in ("interleaving", "busy"):
+            self.live.on = self.__dict__.get("interleaving", False) and self.__dict__.get("busy", False)
+
+    def tell(self) -> None:
+        """Tell the spots whether a worker waits there now."""
+        for spot in self.told:
+            if spot not in self.watched:
+                spot.before = spot.after = False
+        self.told = self._mark(self.parked)
+
+    def _mark(self, places: Iterable[str]) -> list[Spot]:
+        marked = []
+        for place in places:
+            spot = self.spots.get(place)
+            if spot is not None:
+                marked.append(spot)
+                if place == spot.places[2]:
+                    spot.after = True
+                else:
+                    spot.before = True
+        return marked
+
+    def watch(self, spot: Spot, *others: str) -> None:
+        """Tell a spot from now on whether somebody waits at its places, or at others that belong to its call."""
+        before = self.calls.get(spot.places[2])
+        if before is not None and before is not spot:
+            spot.entered, spot.left = before.entered, before.left
+        spot.live = self.live
+        self.calls[spot.places[2]] = spot
+        places = (*spot.places, *others)
+        self.spots.update(dict.fromkeys(places, spot))
+        self.watched.update(self._mark(place for place in places if place in self.observers))
+        self.told += self._mark(place for place in places if place in self.parked)
+
+    def reindex(self) -> None:
+        for spot in self.watched:
+            spot.before = spot.after = False
+        self.watched = set()
+        super().reindex()
+        self.watched = set(self._mark(self.observers))
+
+    def __enter__(self) -> Interleaver:
+        if not self.interleaving and all(mediator.worker is None for mediator in self.mediators):
+            self.counts.clear()  # workers count from where they start, and all of them start here
+        return super().__enter__()
