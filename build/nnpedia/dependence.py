@@ -34,6 +34,7 @@ def modules(package: Path = PACKAGE, start: str = START) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+@cache
 def code_of(*starts: str, package: Path = PACKAGE) -> str:
     """The digest of the modules that these depend on."""
     found = {name: path for start in starts for name, path in modules(package, start).items()}
