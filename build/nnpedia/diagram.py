@@ -127,7 +127,7 @@ class _Drawing(Pen):
         here = {name for host in self.values.values() for name in host}
         step = operators.scaling(self.laws, value.name, here, self.named)
         if step is not None:  # as a whole, after the last add
-            self.out.operators.append(Operator(step, value, RAIL, chip.y - 7, step.by))
+            self.out.operators.append(Operator(step, value, RAIL, chip.y - 10, step.by))
         self.y += ROW + 2
 
     def per_layer(self, block: Mapping[str, ValueFact]) -> None:
