@@ -156,7 +156,7 @@ def test_sizes_are_those_of_the_tensors(family: str) -> None:
 @each_family
 def test_the_forward_order_names_every_value_the_family_has(family: str) -> None:
     """Probes, laws and writes run over this list: a value it leaves out is never checked."""
-    from nnpedia.model import forward_order
+    from nnpedia.order import forward_order
 
     have = [
         f"{host}.{name}"

@@ -322,7 +322,7 @@ def test_the_lens_runs_outside_traces_before_any(family: str) -> None:
 
 
 def test_every_family_is_found_by_its_model_type() -> None:
-    from nnpedia.model import find_family
+    from nnpedia.described import find_family
 
     for family in FAMILIES:
         assert full(family)._module.config.model_type == family

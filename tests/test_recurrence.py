@@ -41,7 +41,7 @@ def test_padding_after_a_prompt_lets_its_state_fade(family: str) -> None:
 @each_recurrent
 def test_a_state_edited_in_one_row_is_that_rows_in_the_cache(family: str) -> None:
     """What the cache keeps of row 1 is what was assigned; of row 0, what it was. The logits do not move."""
-    from nnpedia.model import CACHES
+    from nnpedia.calls import CACHES
     from nnpedia.observe import host_at, observe
 
     model = full(family)

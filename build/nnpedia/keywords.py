@@ -80,7 +80,7 @@ def _of_a_forward(classes: frozenset[Any]) -> frozenset[str]:
     from transformers import TextGenerationPipeline
     from transformers.utils.generic import TransformersKwargs
 
-    from nnpedia.model import CACHES
+    from nnpedia.calls import CACHES
 
     own = [_parameters(each.forward) for each in classes if each.__module__.startswith("transformers.")]
     tokenizing = TextGenerationPipeline._sanitize_parameters

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,13 @@ from torch._guards import detect_fake_mode
 
 from nnpedia import formula, prompts
 from nnpedia.batching import RepeatingBatcher
+from nnpedia.calls import Call, Progress, next_call
 from nnpedia.containers import shares
+from nnpedia.described import find_family
 from nnpedia.device import usable
 from nnpedia.edits import repeat
-from nnpedia.errors import CheckpointError, ModelError, OutsideTrace, UnknownFamily, nearest
-from nnpedia.family import Family, family_folders, for_config, load_family, present
+from nnpedia.errors import CheckpointError, ModelError, OutsideTrace
+from nnpedia.family import for_config
 from nnpedia.forwards import Forwards, open_forwards
 from nnpedia.functions import FUNCTIONS
 from nnpedia.handoffs import shorten
@@ -37,6 +38,7 @@ from nnpedia.hosts import (
     renames,
 )  # isort: skip  (nnsight first)
 from nnpedia.keywords import check_keywords
+from nnpedia.order import forward_order
 from nnpedia.sizes import block_sizes
 from nnpedia.spots import Watching
 
@@ -47,38 +49,6 @@ LOAD_OPTIONS = {
     "attn_implementation": "_attn_implementation",
     "experts_implementation": "_experts_implementation",
 }
-
-#: What transformers calls a cache, as an argument and in what a model returns.
-CACHES = ("cache", "past_key_values", "cache_params")
-
-
-@dataclass(frozen=True)
-class Call:
-    """The forward call in progress: its count in this run, its rows, its length, each row's last real position.
-
-    `cache` is the one it continues, when it was given one that holds something. `kept` are the positions that
-    `logits_to_keep` picks one by one, when it does. `buffers` is a cache that later calls write over in place.
-    """
-
-    index: int
-    batch: int
-    seq: int
-    last: torch.Tensor
-    cache: Any = None
-    kept: torch.Tensor | None = None
-    buffers: Any = None
-
-    @property
-    def decodes(self) -> bool:
-        """Whether it is one token more of a text whose past is in the cache."""
-        return self.seq == 1 and self.cache is not None
-
-
-@dataclass
-class Progress:
-    """How far a run is: the forward call in progress, seen alike by a model and by the edited copies of it."""
-
-    call: Call | None = None
 
 
 class StandardizedTransformer(TransformersModel, Host):
@@ -384,24 +354,7 @@ class StandardizedTransformer(TransformersModel, Host):
             self._current = None
 
     def _note(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tokens = kwargs.get("input_ids", args[0] if args else None)
-        if tokens is None:
-            tokens = kwargs["inputs_embeds"]
-        batch, seq = tokens.shape[:2]
-        mask = kwargs.get("attention_mask")
-        keep = kwargs.get("logits_to_keep")
-        if isinstance(mask, torch.Tensor) and mask.dim() == 2:
-            # A mask may cover cached tokens too; only the call's own positions count here.
-            last = torch.where(mask[:, -seq:] != 0, torch.arange(seq, device=tokens.device), 0).amax(-1)
-        else:
-            last = torch.full((batch,), seq - 1, device=tokens.device)
-        index = 0 if self._current is None else self._current.index + 1
-        cache = next((kwargs[name] for name in CACHES if kwargs.get(name) is not None), None)
-        kept = None
-        if isinstance(keep, torch.Tensor):
-            kept = torch.arange(seq, device=tokens.device)[keep.to(tokens.device)]
-        buffers = cache if getattr(cache, "is_compileable", False) else None  # of one length, so that it compiles
-        self._current = Call(index, batch, seq, last, cache if _holds_a_past(cache) else None, kept, buffers)
+        self._current = next_call(self._current, args, kwargs)
 
     def _load_meta(self, *args: Any, **kwargs: Any) -> torch.nn.Module:
         """The module without weights; it runs as the loaded one does, not as in training, which keeps no cache."""
@@ -417,47 +370,3 @@ class StandardizedTransformer(TransformersModel, Host):
         except CheckpointError:
             self.dispatched = False  # a later trace must not run what was loaded by half
             raise
-
-
-def _holds_a_past(cache: Any) -> bool:
-    """Whether a cache, of keys and values or of recurrent states, has seen tokens."""
-    if cache is None:
-        return False
-    try:
-        return bool(cache.has_previous_state())
-    except (AttributeError, ValueError):  # a cache of keys and values alone
-        return bool(cache.get_seq_length())
-
-
-def forward_order(family: Family) -> list[str]:
-    """`host.name` of every value the family has, in the order a forward reaches them."""
-    have = {
-        host: [f"{host}.{name}" for name, spec in table.items() if spec.absent is None]
-        for host, table in family.values.items()
-    }
-    order: list[str] = []
-    for name in family.values["layers"]:  # a block without a norm or an MLP input has its sublayers all the same
-        order += [value for value in have["layers"] if value == f"layers.{name}"]
-        if name == "attention_norm_output":
-            order += [*have.get("linear_attn", []), *have.get("self_attn", [])]
-        if name == "mlp_input":
-            order += have.get("mlp", [])
-    before = ("model.input_ids", "model.attention_mask", "model.input_size", "model.token_embeddings")
-    root = have.get("model", [])
-    return [name for name in root if name in before] + order + [name for name in root if name not in before]
-
-
-def find_family(model_type: str, folder: Path | None = None) -> Family:
-    """The family of a `model_type`; raises `UnknownFamily` naming the closest and how to add one."""
-    from nnpedia.cache import families_folder
-
-    folder = folder or families_folder()
-    known = family_folders(folder)
-    if model_type in known:
-        return present(load_family(known[model_type]))
-    close = nearest(model_type, known).removeprefix("; did you mean ").removesuffix("?") or "'llama'"
-    raise UnknownFamily(
-        f"no family describes the model_type {model_type!r}; the closest is {close}: "
-        f"`nnpedia draft {model_type}` drafts it by looking at a live model, or make families/{model_type}/family.yml "
-        f"with `extends: {close.strip(chr(39))}` and say what differs (the page Add a family shows how)"
-    )

@@ -68,7 +68,7 @@ def _try_cache(
 ) -> Write:
     """The same for a value that only the next call reads: what the returned cache keeps is compared."""
 
-    from nnpedia.model import CACHES
+    from nnpedia.calls import CACHES
 
     def kept(edit: Callable[[Any], Any]) -> torch.Tensor:
         caches: list[Any] = []

@@ -1,0 +1,73 @@
+"""Calls: which forward call of a run is in progress, and what there is to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+#: What transformers calls a cache, as an argument and in what a model returns.
+CACHES = ("cache", "past_key_values", "cache_params")
+
+
+@dataclass(frozen=True)
+class Call:
+    """The forward call in progress: its count in this run, its rows, its length, each row's last real position.
+
+    `cache` is the one it continues, when it was given one that holds something. `kept` are the positions that
+    `logits_to_keep` picks one by one, when it does. `buffers` is a cache that later calls write over in place.
+    """
+
+    index: int
+    batch: int
+    seq: int
+    last: torch.Tensor
+    cache: Any = None
+    kept: torch.Tensor | None = None
+    buffers: Any = None
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it is one token more of a text whose past is in the cache."""
+        return self.seq == 1 and self.cache is not None
+
+
+@dataclass
+class Progress:
+    """How far a run is: the forward call in progress, seen alike by a model and by the edited copies of it."""
+
+    call: Call | None = None
+
+
+def next_call(before: Call | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+    """The call that begins with these arguments, after the one before it in this run."""
+    tokens = kwargs.get("input_ids", args[0] if args else None)
+    if tokens is None:
+        tokens = kwargs["inputs_embeds"]
+    batch, seq = tokens.shape[:2]
+    mask = kwargs.get("attention_mask")
+    keep = kwargs.get("logits_to_keep")
+    if isinstance(mask, torch.Tensor) and mask.dim() == 2:
+        # A mask may cover cached tokens too; only the call's own positions count here.
+        last = torch.where(mask[:, -seq:] != 0, torch.arange(seq, device=tokens.device), 0).amax(-1)
+    else:
+        last = torch.full((batch,), seq - 1, device=tokens.device)
+    index = 0 if before is None else before.index + 1
+    cache = next((kwargs[name] for name in CACHES if kwargs.get(name) is not None), None)
+    kept = None
+    if isinstance(keep, torch.Tensor):
+        kept = torch.arange(seq, device=tokens.device)[keep.to(tokens.device)]
+    buffers = cache if getattr(cache, "is_compileable", False) else None  # of one length, so that it compiles
+    return Call(index, batch, seq, last, cache if holds_a_past(cache) else None, kept, buffers)
+
+
+def holds_a_past(cache: Any) -> bool:
+    """Whether a cache, of keys and values or of recurrent states, has seen tokens."""
+    if cache is None:
+        return False
+    try:
+        return bool(cache.has_previous_state())
+    except (AttributeError, ValueError):  # a cache of keys and values alone
+        return bool(cache.get_seq_length())
