@@ -25,8 +25,9 @@ ROUNDING_OF_PROBABILITIES = 32
 #: A recurrence carries what each token rounded. One epsilon on the embeddings of the forged hybrids becomes 48 to 196
 #: epsilons further on (7 on a Llama); between a prompt alone and in a batch the largest distance seen is 56.
 ROUNDING_OF_RECURRENCES = 64
-#: Scores that no root of the width divides are that much larger, and what rounding does to a softmax of them grows
-#: from block to block: two epsilons in the first, eighteen in the sixth.
+#: Scores that no root of the width divides are that much larger, and a softmax of them is sharper. One epsilon on the
+#: embeddings of the forged Gemma 4 alone is 17 after its sixth block (8 on Gemma 3, 4 on a Llama of three blocks);
+#: between a prompt alone and in a batch the largest distance seen is 19.
 ROUNDING_OF_BARE_SCORES = 32
 
 

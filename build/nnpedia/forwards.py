@@ -224,7 +224,7 @@ def open_forwards(model: StandardizedTransformer) -> Forwards:
 
 def _values(model: StandardizedTransformer) -> Iterator[tuple[Any, Value]]:
     """Every host of the model with each of its values."""
-    from nnpedia.hosts import PATHS
+    from nnpedia.holding import PATHS
     from nnpedia.observe import host_at
 
     blocks = [(layer, name) for layer in range(model.num_layers) for name in PATHS if name in model.family.values]

@@ -19,13 +19,9 @@ from nnsight.intervention.interleaver import Mediator, OutOfOrderError
 
 from nnpedia.errors import AddressError, ModelError, NoSuchBlock, ReadTooLate, Unavailable
 from nnpedia.family import Family
-from nnpedia.holding import PATHS as PATHS
-from nnpedia.holding import block_place, has, layers_with, listed
-from nnpedia.holding import find_child as find_child
-from nnpedia.holding import host_of as host_of
+from nnpedia.holding import PATHS, block_place, find_child, has, layers_with, listed
 from nnpedia.misnamed import missing_host, missing_value, refuse_unknown
-from nnpedia.sizes import axis_sizes as axis_sizes
-from nnpedia.sizes import evaluate
+from nnpedia.sizes import axis_sizes, evaluate
 from nnpedia.values import Value
 from nnpedia.versions import under
 

@@ -25,21 +25,11 @@ from nnpedia.family import for_config
 from nnpedia.forwards import Forwards, open_forwards
 from nnpedia.functions import FUNCTIONS
 from nnpedia.handoffs import shorten
-from nnpedia.hosts import (
-    PATHS,
-    Blocks,
-    Host,
-    Hosting,
-    axis_sizes,
-    find_child,
-    host_class,
-    host_classes,
-    host_of,
-    renames,
-)  # isort: skip  (nnsight first)
+from nnpedia.holding import PATHS, find_child, host_of
+from nnpedia.hosts import Blocks, Host, Hosting, host_class, host_classes, renames
 from nnpedia.keywords import check_keywords
 from nnpedia.order import forward_order
-from nnpedia.sizes import block_sizes
+from nnpedia.sizes import axis_sizes, block_sizes
 from nnpedia.spots import Watching
 
 log = logging.getLogger("nnpedia")
