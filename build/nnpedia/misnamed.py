@@ -6,6 +6,7 @@ The name may be that of another host's value, or nearly one that is here: one an
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnpedia.errors import ModelError
@@ -15,32 +16,56 @@ if TYPE_CHECKING:
     from nnpedia.hosts import Host, Hosting
 
 
-class MissingValue(ModelError, AttributeError):
-    """A name that a host does not have, read or assigned; also an `AttributeError`, so that `hasattr` is false."""
+class Missing(ModelError, AttributeError):
+    """A name that is not there; also an `AttributeError`, so that `hasattr` is false.
 
-    def __init__(self, message: str, host: Hosting) -> None:
-        super().__init__(message)
+    What it says is worked out when it is read: while a model is put together, hundreds of names are asked for in vain.
+    """
+
+    def __init__(self, tell: Callable[[], ModelError], host: Hosting) -> None:
+        Exception.__init__(self)
+        self.tell = tell
         self.obj = host  # Python adds a guess of its own to one that does not say whose attribute it was
 
+    def __str__(self) -> str:
+        return str(self.tell())
 
-class MissingHost(ModelError, AttributeError):
-    """A host asked of a block that has none; also an `AttributeError`, so that `hasattr` is false."""
+    def __getattr__(self, name: str) -> Any:
+        if name in ("message", "where"):
+            return getattr(self.tell(), name)
+        raise AttributeError(name)
+
+
+class MissingValue(Missing):
+    """A name that a host does not have, read or assigned."""
+
+
+class MissingHost(Missing):
+    """A host asked of a block that has none."""
 
 
 def missing_value(host: Hosting, name: str) -> MissingValue:
     """The error for reading a name that is no value, module or attribute of a host."""
-    root: Any = host
-    if host.host_name == "model" and name in host.family.sizes and name in root.lengths():
-        own = "a block's own is in model.layers[i].self_attn.axis_sizes(), or its mlp's"
-        return MissingValue(f"model has no one {name}: blocks differ in it; {own}", host)
-    return MissingValue(f"{host.place} has no {name!r}{_answer(host, name)}", host)
+
+    def tell() -> ModelError:
+        root: Any = host
+        if host.host_name == "model" and name in host.family.sizes and name in root.lengths():
+            own = "a block's own is in model.layers[i].self_attn.axis_sizes(), or its mlp's"
+            return ModelError(f"model has no one {name}: blocks differ in it; {own}")
+        return ModelError(f"{host.place} has no {name!r}{_answer(host, name)}")
+
+    return MissingValue(tell, host)
 
 
 def missing_host(block: Host, name: str) -> MissingHost:
     """The error for a host that a block is built without; it names the blocks that have it, if any."""
-    having = tuple(layer for layer, other in enumerate(block.root.layers) if name in other.__dict__)
-    there = f"; it is on {listed(having)}" if having else ""
-    return MissingHost(f"this block has no {name}{there}", where=block.place)
+
+    def tell() -> ModelError:
+        having = tuple(layer for layer, other in enumerate(block.root.layers) if name in other.__dict__)
+        there = f"; it is on {listed(having)}" if having else ""
+        return ModelError(f"this block has no {name}{there}", where=block.place)
+
+    return MissingHost(tell, block)
 
 
 def refuse_unknown(host: Any, name: str) -> None:
@@ -48,7 +73,8 @@ def refuse_unknown(host: Any, name: str) -> None:
     if name.startswith("_") or hasattr(type(host), name) or name in host.__dict__:
         return
     if "interleaver" in host.__dict__ and host.interleaver.interleaving:
-        raise MissingValue(f"{host.place} has no {name!r} to assign to{_answer(host, name)}", host)
+        told = ModelError(f"{host.place} has no {name!r} to assign to{_answer(host, name)}")
+        raise MissingValue(lambda: told, host)
 
 
 def _answer(host: Hosting, name: str) -> str:

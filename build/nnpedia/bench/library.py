@@ -6,6 +6,7 @@ Run in a process of its own (`python -m nnpedia.bench.library`); prints JSON.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -36,7 +37,8 @@ def measure(checkpoint: str, lengths: Sequence[int], repeats: int) -> dict[str, 
         model.dispatch()
         return model
 
-    loads = in_turn({"bare": bare, "load": standardized}, max(3, repeats // 5))
+    # a model that is dropped is garbage in cycles: what one load leaves is not for the next one to sweep
+    loads = in_turn({"bare": bare, "load": standardized}, max(3, repeats // 5), gc.collect)
     plain, model = bare(), standardized()
     first = first_run(model)
     results = {

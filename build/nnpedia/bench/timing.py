@@ -11,13 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def in_turn(tasks: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each task in each round, after two rounds that do not count; each round starts with another task."""
+def in_turn(
+    tasks: Mapping[str, Callable[[], Any]], repeats: int, before: Callable[[], Any] = lambda: None
+) -> dict[str, list[float]]:
+    """Seconds of each task in each round, after two rounds that do not count; each round starts with another task.
+
+    `before` is called before each, off the clock.
+    """
     names = list(tasks)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(-2, repeats):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
+            before()
             started = time.perf_counter()
             tasks[name]()
             if turn >= 0:
