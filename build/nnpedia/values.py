@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from nnsight.intervention.eproperty import WriteBack
 from nnsight.intervention.interleaver import Mediator, OutOfOrderError
-from nnsight.intervention.source import SourceNotAvailable
 from torch import Tensor
-from torch._guards import detect_fake_mode
 
-from nnpedia.address import Address, parse
 from nnpedia.containers import keys_of, refuses_edits, replaced, shares
 from nnpedia.entryspec import ValueSpec
-from nnpedia.errors import AddressError, LayoutError, OutsideTrace, ReadOnly, ReadTooLate, Unavailable, nearest
-from nnpedia.forwards import opened
-from nnpedia.holding import find_child
+from nnpedia.errors import LayoutError, OutsideTrace, ReadOnly, Unavailable
+from nnpedia.fitting import check_range, fitting
+from nnpedia.late import too_late
 from nnpedia.layout import Pattern, parse_pattern
+from nnpedia.locating import Located
 from nnpedia.readers import READERS
-from nnpedia.steps import catch_up, drilled, served
-from nnpedia.versions import under
+from nnpedia.steps import served
 from nnpedia.watched import watch
 
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ class Rows:
         return self.size == self.batch
 
 
-class Value(property):
+class Value(Located):
     """A standard value as an attribute of its host.
 
     Reading gives a tensor in the value's layout; what it raises: `OutsideTrace`, `Unavailable`
@@ -57,13 +54,9 @@ class Value(property):
     `ReadOnly` or `LayoutError`.
     """
 
-    #: Whether every call of the host reaches the place.
-    always = True
-
     def __init__(self, name: str, spec: ValueSpec, axes: tuple[str, ...], pattern: Pattern | None) -> None:
-        super().__init__()
-        self.name, self.spec, self.axes, self.pattern = name, spec, axes, pattern
-        self.address = None if spec.at is None else parse(spec.at)
+        super().__init__(name, spec)
+        self.axes, self.pattern = axes, pattern
         decoded = spec.decoded
         split = None if decoded is None or decoded.native is None else parse_pattern(decoded.native, axes)
         #: The value in a call of one token that continues a cache, where it has another place there.
@@ -88,7 +81,7 @@ class Value(property):
                 host.keep(self.name, value)
             return value
         except OutOfOrderError:
-            self._too_late(host)
+            too_late(host, self.name)
         except AttributeError as error:
             raise Unavailable(self.name, f"{error}", where=host.place) from error
 
@@ -97,7 +90,7 @@ class Value(property):
             self._here(host)._write(host, value)
             host.keep(self.name, value)
         except OutOfOrderError:
-            self._too_late(host)
+            too_late(host, self.name)
         except AttributeError as error:
             raise Unavailable(self.name, f"{error}", where=host.place) from error
 
@@ -125,7 +118,7 @@ class Value(property):
         if waiting is not None and waiting.key == (self, location, occurrence):
             return waiting.view
         raw = served(host, location)
-        native = self._take(host, raw)
+        native = self.take(host, raw)
         view, rows = self._split(host, native)
         if refuses_edits(view) or host.root.overwrites(view):
             view = view.clone()
@@ -137,7 +130,7 @@ class Value(property):
             back = partial(self._back, host, raw, native, view, rows, view._version)
             mediator.transform = WriteBack(back, view, self, location, occurrence)
         if self.spec.indexes is not None:
-            watch(mediator, view, partial(self._check_range, host, view))
+            watch(mediator, view, partial(check_range, self, host, view))
         return view
 
     def _back(self, host: Hosting, raw: Any, native: Tensor, view: Tensor, rows: Rows | None, version: int) -> Any:
@@ -158,9 +151,9 @@ class Value(property):
             return
         location = self.locate(host)
         raw = served(host, location)
-        native = self._take(host, raw)
+        native = self.take(host, raw)
         current, rows = self._split(host, native)
-        value = self._fitting(host, value, current)
+        value = fitting(self, host, value, current)
         if self.spec.scale is not None and torch.equal(value, current):
             return  # scaling there and back rounds; a value assigned to itself changes nothing
         Mediator.swap(location, self._repacked(host, raw, native, value, rows))
@@ -180,29 +173,6 @@ class Value(property):
         host.root.asked.setdefault(id(mediator), []).append((host, self.name))
         return mediator
 
-    def check_declared(self, host: Hosting) -> None:
-        """Raise `Unavailable` where the spec already says this block or load has no such value."""
-        if self.spec.absent is not None:
-            raise Unavailable(self.name, self.spec.absent, where=host.place)
-        if not self.spec.needs or host.root.probing:
-            return
-        for option, choices in self.spec.needs.items():
-            chosen = host.root.load_option(option)
-            if chosen is not None and chosen not in choices:
-                self._check_built(host)
-                raise Unavailable(
-                    self.name, f"{option} {chosen!r} does not compute it", {option: choices[0]}, where=host.place
-                )
-
-    def _check_built(self, host: Hosting) -> None:
-        """Raise `Unavailable` where the block lacks the module of the value, which no load would give it."""
-        if self.address is None:
-            return
-        try:
-            self.descend(host)
-        except AddressError as error:
-            raise host.not_on_this_block(self.name, str(error)) from None
-
     def _repacked(self, host: Hosting, raw: Any, native: Tensor, value: Tensor, rows: Rows | None) -> Any:
         """The call's raw inputs or output with this value in its place."""
         if self.spec.copies:
@@ -216,79 +186,6 @@ class Value(property):
                 value = torch.cat(pieces, dim=0)
             value = self.pattern.merge(value, native)
         return replaced(raw, keys_of(self._address, raw), value)
-
-    # -- finding the place --------------------------------------------------------------------
-
-    @property
-    def _address(self) -> Address:
-        assert self.address is not None
-        return self.address
-
-    def locate(self, host: Hosting) -> str:
-        """The nnsight location of the value, such as `model.model.layers.1.mlp.experts.input`."""
-        known = host.places.get(self.name)
-        if known is not None and self.always:
-            return known
-        address = self._address
-        try:
-            envoy = self.descend(host)
-        except AddressError as error:
-            raise host.not_on_this_block(self.name, str(error)) from None
-        path, around = envoy.path, envoy.path
-        if address.operations:
-            try:
-                chain = address.operations
-                node: Any = _operation(opened(envoy, frozenset(chain[:1])), chain[0])
-                for depth, operation in enumerate(chain[1:], 1):
-                    wanted = host.root.forwards.wanted(envoy.path, chain[:depth])
-                    node, around = _operation(drilled(host, node, wanted), operation), node.path
-                path = node.path
-            except SourceNotAvailable as error:
-                raise Unavailable(self.name, str(error), self._other_load(host), where=host.place) from None
-            except AddressError as error:
-                if not host.holds(self.name):
-                    raise host.not_on_this_block(self.name, error.message) from None
-                load = self._other_load(host)
-                why = error.message if load else f"{error.message} ({under(host.family.vocabulary.versions)})"
-                raise Unavailable(self.name, why, load, where=host.place) from None
-        location = f"{path}.{'output' if address.access == 'output' else 'input'}"
-        if address.operations:
-            catch_up(location, around)
-        # A nested operation is instrumented anew in every run, and one that some calls pass by is counted anew.
-        if len(address.operations) < 2 and self.always:
-            host.places[self.name] = location
-        return location
-
-    def descend(self, host: Hosting) -> Any:
-        """The envoy whose call or forward the address is about; raises `AddressError` naming the children there."""
-        envoy = host.origin(self._address.anchor)
-        for child in self._address.children:
-            envoy = find_child(envoy, child)
-        return envoy
-
-    def _other_load(self, host: Hosting) -> dict[str, str]:
-        options = host.root.load_options()
-        return {option: choices[0] for option, choices in self.spec.needs.items() if options.get(option) not in choices}
-
-    def _take(self, host: Hosting, raw: Any) -> Tensor:
-        element = raw
-        for key in keys_of(self._address, raw):
-            if isinstance(
-                element, Tensor
-            ):  # a tensor where the address expects a tuple: its first row is not the value
-                raise Unavailable(self.name, f"{self._address} points into a tensor, not a tuple", where=host.place)
-            try:
-                element = element[key]
-            except (KeyError, IndexError, TypeError):
-                raise Unavailable(
-                    self.name, f"nothing is at {self._address} in this call", self._other_load(host), where=host.place
-                ) from None
-        if not isinstance(element, Tensor):
-            kind = type(element).__name__
-            raise Unavailable(
-                self.name, f"{self._address} holds a {kind}, not a tensor", self._other_load(host), where=host.place
-            )
-        return element
 
     # -- laying out ---------------------------------------------------------------------------
 
@@ -328,59 +225,6 @@ class Value(property):
             sizes["batch"] = batch
         return sizes
 
-    def _fitting(self, host: Hosting, value: Any, current: Tensor) -> Tensor:
-        if not isinstance(value, Tensor):
-            raise LayoutError(f"{self.name} takes a tensor, not a {type(value).__name__}", where=host.place)
-        if value.shape != current.shape:
-            raise LayoutError(
-                f"{self.name} is {self.spec.layout} [{' '.join(self.axes)}], here {list(current.shape)}, "
-                f"but the assigned tensor is {list(value.shape)}",
-                where=host.place,
-            )
-        if value.dtype != current.dtype:
-            if value.is_floating_point() != current.is_floating_point():
-                raise LayoutError(
-                    f"{self.name} holds {current.dtype} but the assigned tensor is {value.dtype}", where=host.place
-                )
-            value = value.to(current.dtype)
-        self._check_range(host, value)
-        return value.to(current.device)
-
-    def _check_range(self, host: Hosting, value: Tensor) -> None:
-        """Raise `LayoutError` for a number that counts nothing; a model passes over some such without a word."""
-        count = host.axis_sizes().get(self.spec.indexes or "")
-        if count is None or detect_fake_mode() is not None or not value.numel():
-            return
-        low, high = (int(each) for each in value.aminmax())
-        if low < 0 or high >= count:
-            raise LayoutError(
-                f"{self.name} holds {low if low < 0 else high}, and {self.spec.indexes} is {count}: "
-                f"its numbers go from 0 to {count - 1}",
-                where=host.place,
-            )
-
-    def _too_late(self, host: Hosting) -> NoReturn:
-        mediator = Mediator.current(self.name)
-        if mediator.iteration:
-            raise  # a loop over steps that outran the run: nnsight ends it with a warning
-        asked = host.root.asked.get(id(mediator), [])
-        raise ReadTooLate(too_late(host, self.name, asked[-2] if len(asked) > 1 else None), where=host.place) from None
-
-
-def too_late(host: Hosting, name: str, before: tuple[Hosting, str] | None) -> str:
-    """What to say of a value that the forward had passed, or never reaches, when trace code asked for it."""
-    root, passed = host.root, "the forward had passed it or never reaches it"
-    if before is None:
-        told = f"{name} was asked for, and {passed}"
-    else:
-        mine, other = f"{host.place}.{name}", f"{before[0].place}.{before[1]}"
-        told = f"{name} was asked for after {other}, and "
-        late = root.position(host, name) < root.position(*before)
-        told += f"the forward reaches it before: read {mine} first, then {other}" if late else passed
-    if root.running and root.call().index > 0:
-        return f"{told}; outside of `for step in tracer.iter[…]` a value is that of the first forward of the run"
-    return f"{told}; model.forward_order() lists the order within a block"
-
 
 @cache
 def place_value(address: str, native: str | None, layout: tuple[str, ...]) -> Value:
@@ -397,13 +241,3 @@ def raw_at(host: Hosting, address: str) -> Any:
     for key in keys_of(value._address, raw):
         raw = raw[key]
     return raw
-
-
-def _operation(source: Any, name: str) -> Any:
-    if name not in source.names:
-        there = ", ".join(source.names) or "none"
-        hint = nearest(name, source.names)
-        raise AddressError(
-            f"there is no operation {name!r} inside {source.prefix}{hint}; the operations there are {there}"
-        )
-    return source.node(name)
