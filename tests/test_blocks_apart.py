@@ -190,3 +190,22 @@ def test_a_patch_of_the_embeddings_leaves_the_blocks_own() -> None:
         patched = model.layers[2].per_layer_input.clone().save()
     assert not torch.equal(patched, own)  # a part of it is a map of the embedding
     assert patched.abs().max() > 0.1  # and a part is not
+
+
+# -- in which order -----------------------------------------------------------------------------
+
+
+def test_the_order_of_a_variant_can_be_followed() -> None:
+    """On a block whose MLP runs before its router, its output is reached first."""
+    from nnpedia import StandardizedTransformer
+
+    model = StandardizedTransformer(
+        f"{FAMILY}:forge-mixture", attn_implementation="eager", experts_implementation="batched_mm"
+    )
+    order, block = model.forward_order(), model.layers[2]
+    with model.trace(PROMPT):
+        for name in order:
+            host, value = name.split(".")
+            if host != "model":
+                getattr(block if host == "layers" else getattr(block, host), value)
+    assert order.index("mlp.shared_expert_output") < order.index("mlp.router_logits") < order.index("mlp.expert_outputs")
