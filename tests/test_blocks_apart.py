@@ -122,6 +122,16 @@ def test_blocks_of_one_class_that_hold_other_modules_are_kinds_of_their_own() ->
     assert [kind.sizes for kind in found] == [{}, wide, double, wide | double]
 
 
+def test_a_length_that_only_blocks_give_is_told_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = full("falcon")
+    lengths = {axis: length for axis, length in model.lengths().items() if axis != "intermediate_size"}
+    monkeypatch.setattr(model, "lengths", lambda: lengths)
+    monkeypatch.setitem(model.family.sizes, "intermediate_size", ["module.dense_h_to_4h.out_features"])
+    assert [kind.sizes for kind in block_kinds(model)] == [
+        {"intermediate_size": model.layers[0].mlp.dense_h_to_4h.out_features}
+    ]
+
+
 def test_a_module_that_another_class_has_is_not_said_to_be_missing() -> None:
     def kind(native: str, layer: int, *modules: str) -> BlockKind:
         host = HostFact(name="mlp", path="p", native_class=native, native_path="n", modules={m: m for m in modules})

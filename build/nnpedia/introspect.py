@@ -219,7 +219,9 @@ def block_kinds(model: StandardizedTransformer) -> list[BlockKind]:
             name=str(key[0]),
             layers=layers,
             hosts=list(_host_facts(model, layers[0])),
-            sizes={axis: length for axis, length in block_sizes(model, layers[0]).items() if lengths[axis] != length},
+            sizes={
+                axis: length for axis, length in block_sizes(model, layers[0]).items() if lengths.get(axis) != length
+            },
         )
         for key, layers in groups.items()
     ]
