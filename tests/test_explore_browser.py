@@ -43,6 +43,8 @@ def test_a_block_shows_the_values_it_has_and_no_other(visiting: Visiting, public
         rows = page.locator(".nn-values tr[data-value]:not(.nn-elsewhere)")
         served = set(rows.evaluate_all("all => all.map(each => each.dataset.value)"))
         assert {name for name in served if not name.startswith("model.")} == there
+        away = page.locator(".nn-values tr.nn-elsewhere")
+        assert set(away.evaluate_all("all => all.map(each => getComputedStyle(each).display)")) <= {"table-row"}
 
 
 def test_the_bar_of_blocks_is_moved_by_keyboard_buttons_and_mouse(visiting: Visiting) -> None:
