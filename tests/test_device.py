@@ -27,9 +27,12 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nnpedia.device.accelerator", lambda: None)
 
 
-def test_auto_is_the_accelerator_there_is(accelerated: None) -> None:
+def test_auto_is_the_accelerator_there_is(accelerated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.accelerator.device_count", lambda: 2)
     assert device.usable("auto") == "cuda"
     assert device.usable("cuda:1") == "cuda:1"
+    with pytest.raises(ModelError, match="'cuda:2' is not there: there are 2"):
+        device.usable("cuda:2")
     assert device.usable("cpu") == "cpu"
 
 
