@@ -10,6 +10,7 @@ from nnsight.intervention.source import SourceNotAvailable
 
 from nnpedia.errors import AddressError
 from nnpedia.forwards import opened
+from nnpedia.runs import runs
 
 if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
@@ -70,13 +71,7 @@ def _operations_by_class() -> dict[type, frozenset[str]]:
 
 def listed(layers: tuple[int, ...]) -> str:
     """`layer 2`, `layers 0, 2, 5`, `layers 3 to 60`: runs of four and more by their ends."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    told = [f"{run[0]} to {run[-1]}" if len(run) > 3 else ", ".join(map(str, run)) for run in runs]
+    told = [f"{run[0]} to {run[-1]}" if len(run) > 3 else ", ".join(map(str, run)) for run in runs(layers)]
     return f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(told)}"
 
 

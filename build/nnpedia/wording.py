@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nnpedia.runs import runs
+
 
 def shown(value: Any) -> str:
     """A config value as Python would print it, long lists cut to their ends."""
@@ -51,10 +53,4 @@ def blocks(layers: Sequence[int], total: int) -> str:
 
 def spans(layers: Sequence[int]) -> str:
     """Layer numbers as ranges: `0–4, 6–10`."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs(layers))

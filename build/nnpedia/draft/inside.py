@@ -8,7 +8,7 @@ from torch import nn
 
 from nnpedia.draft.candidates import Pair, host_path
 from nnpedia.draft.said import Said
-from nnpedia.draft.sighting import Sighting
+from nnpedia.draft.sighting import Kind, Sighting
 from nnpedia.draft.tree import is_linear, is_norm
 
 Made = Iterator[tuple[str, str]]
@@ -20,13 +20,19 @@ def group(factor: str) -> str:
     return f"({factor})" if " " in factor else factor
 
 
+def _hosts(seen: Sighting, host: str) -> Iterator[tuple[Kind, nn.Module]]:
+    """For each kind of block that has a host, the module it is."""
+    for kind in seen.kinds:
+        path = host_path(kind, host)
+        if path is not None:
+            yield kind, seen.trial.model.get_submodule(path)
+
+
 def scores(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
     dots = "dot(attention_queries, attention_keys)"
     numbers: dict[str, None] = {}
-    for kind in seen.kinds:
-        path = host_path(kind, "self_attn")
-        if path is not None:
-            numbers.update(dict.fromkeys(name for name, _ in _float_attributes(seen.trial.model.get_submodule(path))))
+    for _, module in _hosts(seen, "self_attn"):
+        numbers.update(dict.fromkeys(name for name, _ in _float_attributes(module)))
     scaled = [dots, f"{dots} / head_dim ** 0.5"]
     scaled += [text for name in numbers for text in (f"{name} * {dots}", f"{dots} / {name}")]
     scaled += [f"{dots} * {group(factor)}" for factor in seen.scales]
@@ -48,12 +54,10 @@ def scores(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
 
 
 def pattern(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
-    for kind in seen.kinds:
-        path = host_path(kind, "self_attn")
-        if path is None or kind.attention is None:
-            continue
-        for name, parameter in seen.trial.model.get_submodule(path).named_parameters(recurse=False):
-            if tuple(parameter.shape) == (kind.attention.sizes.get("num_heads"),):
+    for kind, module in _hosts(seen, "self_attn"):
+        heads = kind.attention.sizes.get("num_heads") if kind.attention else None
+        for name, parameter in module.named_parameters(recurse=False):
+            if tuple(parameter.shape) == (heads,):
                 yield (
                     f"softmax_beside(attention_scores, {name}) == attention_probabilities",
                     "The pattern is the softmax of the scores and each head's sink, without the sink's share",
@@ -63,11 +67,8 @@ def pattern(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
 def premix(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
     says = "The output projection reads the head outputs, each times the sigmoid of a gate"
     names: dict[str, None] = {}
-    for kind in seen.kinds:
-        path = host_path(kind, "self_attn")
-        if path is not None:
-            children = seen.trial.model.get_submodule(path).named_children()
-            names.update(dict.fromkeys(name for name, module in children if is_linear(module)))
+    for _, module in _hosts(seen, "self_attn"):
+        names.update(dict.fromkeys(name for name, child in module.named_children() if is_linear(child)))
     for name in names:
         cut = f"by_heads({name}(block.attention_norm_output), attention_head_outputs)"
         for gate in (cut, f"second_half({cut})", f"first_half({cut})"):
@@ -151,11 +152,9 @@ def combined(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
 def _norms_within(seen: Sighting, host: str) -> list[str]:
     """The norms that are a sublayer's own."""
     found: dict[str, None] = {}
-    for kind in seen.kinds:
-        path = host_path(kind, host)
-        if path is not None and path != kind.block.path:
-            children = seen.trial.model.get_submodule(path).named_children()
-            found.update(dict.fromkeys(name for name, module in children if is_norm(module)))
+    for kind, module in _hosts(seen, host):
+        if host_path(kind, host) != kind.block.path:
+            found.update(dict.fromkeys(name for name, child in module.named_children() if is_norm(child)))
     return list(found)
 
 
@@ -164,14 +163,13 @@ def recurrent(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
 
 
 def reading(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
-    for kind in seen.kinds:
-        path = host_path(kind, "linear_attn")
-        if path is None or kind.recurrence is None:
+    for kind, module in _hosts(seen, "linear_attn"):
+        if kind.recurrence is None:
             continue
         by_channel = bool(kind.recurrence.layouts)
         read = f"{'read_channels' if by_channel else 'read_states'}(states, queries)"
         yield f"{read} == head_outputs", "The states read with the queries are the head outputs"
-        for name, parameter in seen.trial.model.get_submodule(path).named_parameters(recurse=False):
+        for name, parameter in module.named_parameters(recurse=False):
             if parameter.dim() == 1:
                 skip = f"values * {name}" if by_channel else f"per_head({name}, values)"
                 yield (
