@@ -101,6 +101,24 @@ def test_one_value_up_to_rounding_and_masks() -> None:
     assert not same(value, torch.tensor([float("-inf"), 1.0]))
 
 
+@pytest.mark.parametrize(
+    ("model_type", "kinds"),
+    [
+        ("deepseek_v32", None),
+        ("granitemoehybrid", ["linear_attention", "full_attention", "linear_attention"]),
+    ],
+)
+def test_attention_is_given_only_to_a_class_whose_blocks_have_none(model_type: str, kinds: list[str] | None) -> None:
+    """A block whose attention has an index of its own fails when its cache is made for a plain one."""
+    from nnpedia.draft.opening import open_subject
+    from nnpedia.draft.scaling import forge_sizes
+
+    subject = open_subject(model_type)
+    first = next(forge_sizes(model_type, subject.config, subject.stated))
+    assert first["num_hidden_layers"] == 3
+    assert first.get("layer_types") == kinds
+
+
 COVER = {"architecture": "XForCausalLM", "extends": "llama", "proven": 3, "todo": 1, "laws": 2, "untold": 0}
 COVER |= {"problems": 0, "full_size": "", "model_type": "x", "why": "scores: <no form holds>"}
 SCORE = {"family": "gpt2", "extends": "llama", "names": [1, 2], "values": [3, 4], "badges": [5, 6], "wrong": []}

@@ -232,7 +232,7 @@ def _mixed(reference: Any) -> list[Sizes]:
     given = reference.to_dict()
     kinds = next((key for key in _KINDS if isinstance(getattr(reference, key, None), list)), "")
     own = getattr(reference, kinds, [])
-    if not own or any(kind in _ATTENTIVE for kind in own):
+    if not own or any(kind not in _WITHOUT_ATTENTION for kind in own):
         return []
     if "attn_layer_indices" in given:
         return [{"attn_layer_indices": [1]}]
@@ -241,6 +241,8 @@ def _mixed(reference: Any) -> list[Sizes]:
 
 _KINDS = ("layer_types", "layers_block_type")
 _ATTENTIVE = ("full_attention", "attention", "sliding_attention")
+#: Kinds of blocks without attention. Any other kind has one of its own, and its class may build it in every block.
+_WITHOUT_ATTENTION = ("linear_attention", "conv", "moe", "mlp")
 
 
 def _kinds_of_its_own(given: Sizes) -> Iterator[Sizes]:
