@@ -185,8 +185,9 @@ def test_a_family_that_is_there_stays(tmp_path: Path) -> None:
 
     (tmp_path / "gpt2").mkdir()
     (tmp_path / "gpt2" / "family.yml").write_text("family: gpt2\n")
-    with pytest.raises(SpecError, match="--force"):
+    with pytest.raises(SpecError, match=r"--out DIR .* --force") as refused:
         run("gpt2", FAMILIES, tmp_path, force=False)
+    assert "\n" not in str(refused.value)
     assert (tmp_path / "gpt2" / "family.yml").read_text() == "family: gpt2\n"
 
 
@@ -199,6 +200,10 @@ def test_a_written_draft_is_a_family_and_its_todos_are_listed(scratch: Path, tmp
     told = run("gpt_neox", FAMILIES, tmp_path / "new", force=False)
     assert told.exit_code == 0
     assert len(told.proven) >= 16
+    beside = {path.name for path in (tmp_path / "new").iterdir()}
+    assert beside == {"gpt_neox", *told.copied}, "what was written is told, and nothing but what the draft extends is"
+    assert {"vocabulary.yml", "badges.yml", told.extends} <= beside
+    assert f"copied beside it, for it to stand on: {', '.join(told.copied)}" in "\n".join(told.lines())
     assert check_families(tmp_path / "new", ["gpt_neox"]) == {"gpt_neox": []}
     spec = tmp_path / "new" / "gpt_neox" / "family.yml"
     spec.write_text(spec.read_text() + "\n")

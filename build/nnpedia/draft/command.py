@@ -7,18 +7,25 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnpedia.errors import SpecError, place
+
+if TYPE_CHECKING:
+    from nnpedia.family import Family
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a draft is told as: one line for each value, and the counts."""
+    """What a draft is told as: one line for each value, and the counts.
+
+    `copied` is what was put beside it, so that its folder is a families folder.
+    """
 
     family: str
     folder: str
     extends: str | None
+    copied: list[str]
     proven: list[str]
     todo: list[str]
     untold: list[str]
@@ -30,6 +37,8 @@ class Told:
 
     def lines(self) -> Iterator[str]:
         yield f"{self.folder}: {self.family}, extending {self.extends or 'nothing'}"
+        if self.copied:
+            yield f"  copied beside it, for it to stand on: {', '.join(self.copied)}"
         yield from (f"  proven  {one}" for one in self.proven)
         yield from (f"  todo    {one}" for one in self.todo)
         yield from (f"  law     {one}" for one in self.untold)
@@ -49,33 +58,42 @@ def run(name: str, families: Path, out: Path, force: bool) -> Told:
     subject = open_subject(name)
     target = out / subject.model_type
     if target.exists() and not force:
-        raise SpecError("there is such a family already; --force writes over it", where=place(target / "family.yml"))
+        raise SpecError(
+            f"{subject.model_type} is a family of this folder already: --out DIR drafts it into another folder, "
+            "--force writes over this one",
+            where=place(target / "family.yml"),
+        )
     made = draft(name, families)
     target.mkdir(parents=True, exist_ok=True)
     (target / "family.yml").write_text(HEADING + as_yaml(made.spec), encoding="utf-8")
     (target / "notes.md").write_text(made.notes, encoding="utf-8")
-    _with_vocabulary(out, families)
-    return _told(made, target)
+    return _told(made, target, _completed(out, families, made.base))
 
 
-def _with_vocabulary(out: Path, families: Path) -> None:
-    """A families folder has a vocabulary: a new one gets that of the families it was drafted beside, and those."""
-    if (out / "vocabulary.yml").exists():
-        return
-    for name in ("vocabulary.yml", "badges.yml"):
-        shutil.copy(families / name, out / name)
-    for spec in families.glob("*/family.yml"):
-        beside = out / spec.parent.name
-        if not beside.exists():
-            shutil.copytree(spec.parent, beside)
+def _completed(out: Path, families: Path, base: Family | None) -> list[str]:
+    """What a families folder lacks for a draft to be read there, copied: the vocabulary, and what the draft extends."""
+    extended = [] if base is None else [base.folder, *(spec.parent for spec in base.bases)]
+    needed = [families / "vocabulary.yml", families / "badges.yml", *extended]
+    copied = []
+    for source in needed:
+        target = out / source.name
+        if target.exists():
+            continue
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            shutil.copy(source, target)
+        copied.append(source.name)
+    return copied
 
 
-def _told(made: Any, target: Path) -> Told:
+def _told(made: Any, target: Path, copied: list[str]) -> Told:
     proven = [f"{host}.{name}  {_where(made.said[host, name])}" for host, name in made.proven]
     return Told(
         family=made.name,
         folder=str(target),
         extends=made.base.family if made.base else None,
+        copied=copied,
         proven=proven,
         todo=[f"{host}.{name}: {why}" for (host, name), why in made.todo.items()],
         untold=[f"{host}.{name}: no form tried holds" for (host, name), form in made.laws.items() if form is None],
