@@ -139,6 +139,13 @@ def test_a_bad_spec_is_named_with_its_line(run: Run, families: Path, name: str) 
     assert says in ended.line
 
 
+def test_an_unknown_badge_is_named_at_its_own_line(run: Run, families: Path) -> None:
+    spec = families / "gpt2" / "family.yml"
+    change(spec, "- rmsnorm", "- rmsnorm\n- rmsnrom")
+    line = spec.read_text().splitlines().index("- rmsnrom") + 1
+    assert f"gpt2/family.yml:{line}: badges.yml has no badge 'rmsnrom'" in run("check", "--families", families).line
+
+
 def test_check_names_every_bad_family_and_gives_json(run: Run, families: Path) -> None:
     for name in ("llama", "gpt2"):
         (families / name / "notes.md").unlink()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
-from nnpedia.errors import SpecError, nearest, place
+from nnpedia.errors import SpecError, nearest
 from nnpedia.family import Family
 from nnpedia.yamlfile import read, validate
 
@@ -34,7 +34,7 @@ def load_badges(families: Path) -> dict[str, Badge]:
 def check_badges(families: Iterable[Family], badges: dict[str, Badge]) -> None:
     """Raises `SpecError` for a family with a badge that `badges.yml` does not explain."""
     for family in families:
-        for name in family.badges:
+        for index, name in enumerate(family.badges):
             if name not in badges:
-                where = place(family.folder / "family.yml")
+                where = read(family.folder / "family.yml").where("badges", index)
                 raise SpecError(f"badges.yml has no badge {name!r}{nearest(name, badges)}", where=where)

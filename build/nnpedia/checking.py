@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.checkpoints import runnable_names
+from nnpedia.checkpoints.stated import unknown_keys
 from nnpedia.errors import BuildFailure, NnpediaError, SpecError, place
 from nnpedia.family import family_folders, load_family
 from nnpedia.fences import check_notes
@@ -39,7 +40,7 @@ def unfinished(folder: Path, names: Sequence[str]) -> list[str]:
 def check_family(
     folder: Path, badges: dict[str, Badge] | None = None, lineages: Mapping[str, Lineage] | None = None
 ) -> list[NnpediaError]:
-    """What is wrong with one family: its spec, its badges or its lineage, else its notes."""
+    """What is wrong with one family: its spec, badges or lineage, else the keys of its configs, and its notes."""
     try:
         family = load_family(folder)
         if badges is not None:
@@ -48,9 +49,10 @@ def check_family(
         if not family.notes.is_file():
             raise SpecError("there are no notes here: every family has a notes.md", where=place(family.notes))
         problems = check_notes(family.notes, runnables=runnable_names(family), file=place(family.notes))
+        unknown = [] if family.too_new else unknown_keys(family)
     except NnpediaError as error:
         return [error]
-    return [BuildFailure(problem.what, where=problem.where) for problem in problems]
+    return [*unknown, *(BuildFailure(problem.what, where=problem.where) for problem in problems)]
 
 
 def _badges(folder: Path) -> dict[str, Badge] | None:

@@ -90,8 +90,11 @@ def runnable(family: Family, name: str) -> Runnable:
 def materialize(runnable: Runnable, family: Family) -> Path:
     """The folder of a runnable's `config.json`, `*.safetensors` and tokenizer, made when it is not there.
 
-    Raises `CheckpointError`, one line, when it cannot be made.
+    Raises `CheckpointError`, one line, when it cannot be made, and `SpecError` for a key that its config does not know.
     """
+    from nnpedia.checkpoints import stated
+
+    stated.refuse_unknown(family, runnable.name)
     if runnable.source == "forge":
         from nnpedia.checkpoints import forge
 
@@ -107,9 +110,13 @@ def materialize(runnable: Runnable, family: Family) -> Path:
 
 
 def reference_config(family: Family, checkpoint: Any) -> Any:
-    """A public checkpoint's config at full size: the config class's defaults with the spec's keys over them."""
-    from nnpedia.checkpoints import configs
+    """A public checkpoint's config at full size: the config class's defaults with the spec's keys over them.
 
+    Raises `SpecError` for a key that the class does not know.
+    """
+    from nnpedia.checkpoints import configs, stated
+
+    stated.refuse_unknown(family, checkpoint.id)
     return configs.reference(family, checkpoint)
 
 

@@ -23,7 +23,7 @@ class Subject:
 
     Attributes:
         config: The config at full size.
-        stated: Its keys that differ from the config class's defaults.
+        stated: Its keys that differ from the config class's defaults, of those that mean something to the class.
         architecture: The class that `AutoModelForCausalLM` builds from it.
         checkpoint: A public checkpoint's id, to be the reference.
         origin: Where the config comes from, as a spec says it.
@@ -74,6 +74,7 @@ def _of_checkpoint(name: str) -> Subject:
     from transformers import AutoConfig
 
     from nnpedia.checkpoints import resolve
+    from nnpedia.checkpoints.stated import knows
     from nnpedia.loading import reading
 
     folder = resolve(name)
@@ -88,7 +89,7 @@ def _of_checkpoint(name: str) -> Subject:
     stated = {
         key: value
         for key, value in given.items()
-        if key not in _GENERIC and not key.startswith("_") and value != defaults.get(key)
+        if key not in _GENERIC and not key.startswith("_") and value != defaults.get(key) and knows(type(config), key)
     }
     checkpoint = name if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).is_dir() else _name_of(config)
     return Subject(config.model_type, config, architecture, checkpoint, "published", stated)

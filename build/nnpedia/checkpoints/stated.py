@@ -1,0 +1,141 @@
+"""Stated keys: what a spec says of configs, each key one that the model type's config class knows.
+
+A config class takes any key and keeps it, so that a misspelt one leaves the class's default where the spec says
+otherwise. A class knows a key that is a field of it, or another name of one; one that it takes while a config is made;
+and one that its modeling code asks the config for, such as a head's size that most checkpoints leave out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnpedia.errors import SpecError, nearest
+from nnpedia.yamlfile import Key, read
+
+if TYPE_CHECKING:
+    from nnpedia.family import Family
+
+Unknown = Iterator[tuple[tuple[Key, ...], str]]  # the path of a key, and the nearest that is known
+
+ROTARY = ("rope_parameters", "rope_scaling")
+BY_BLOCK = "per_layer_config"
+MAKING = ("__init__", "__post_init__", "convert_rope_params_to_dict")  # what takes keys that are no field
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Keys of a config: for the run or checkpoint of which name, and at which path of `family.yml`."""
+
+    name: str
+    path: tuple[Key, ...]
+    keys: Mapping[str, Any]
+
+
+def refuse_unknown(family: Family, name: str) -> None:
+    """Raise `SpecError` at the first key, stated for this run or checkpoint, that the config class does not know."""
+    for error in unknown_keys(family, name):
+        raise error
+
+
+def unknown_keys(family: Family, name: str | None = None) -> list[SpecError]:
+    """An error, with file and line, for each key that the config class does not know; with `name`, of that run's.
+
+    Nothing is said where the installed transformers has no such model type: making its config says that.
+    """
+    from transformers import CONFIG_MAPPING
+
+    if family.family not in CONFIG_MAPPING:
+        return []
+    config_class = CONFIG_MAPPING[family.family]
+    source = read(family.folder / "family.yml")
+    found: dict[str, SpecError] = {}  # by place, as an alias says one line of several checkpoints
+    for stated in _stated(family):
+        if name is None or name == stated.name:
+            for path, near in _unknown(config_class, stated.keys):
+                where = source.where(*stated.path, *path)
+                said = f"the config of {family.family} has no {'.'.join(map(str, path))!r}"
+                found.setdefault(where, SpecError(said + (near or "; leave it out"), where=where))
+    return list(found.values())
+
+
+def knows(config_class: type, key: str) -> bool:
+    """Whether a key means something to a config class or to the code of its models."""
+    return key in _known(config_class) or _asked_for(config_class, key)
+
+
+def _stated(family: Family) -> Iterator[Stated]:
+    from nnpedia.checkpoints import FORGE
+
+    for index, checkpoint in enumerate(family.checkpoints):
+        yield Stated(checkpoint.id, ("checkpoints", index, "config"), checkpoint.config)
+    for index, package in enumerate(family.packages):
+        yield Stated(package.name, ("packages", index, "config"), package.config)
+    yield Stated(FORGE, ("forge",), family.forge)
+    for name, variant in family.variants.items():
+        for section in ("when", "forge"):
+            yield Stated(f"{FORGE}-{name}", ("variants", name, section), getattr(variant, section))
+
+
+def _unknown(config_class: type, keys: Mapping[Any, Any]) -> Unknown:
+    """The path of every key that is not known, down to nested ones, and the nearest that is."""
+    for key, value in keys.items():
+        if not knows(config_class, str(key)):
+            yield (key,), nearest(str(key), _known(config_class))
+        elif isinstance(value, Mapping):
+            yield from (((key, *path), near) for path, near in _unknown_below(config_class, str(key), value))
+
+
+def _unknown_below(config_class: type, key: str, keys: Mapping[Any, Any]) -> Unknown:
+    """The same of the keys below one of a config: a mapping that is nobody's config may have any."""
+    part = getattr(config_class, "sub_configs", {}).get(key)
+    if key in ROTARY:
+        yield from _unknown_rotary(config_class, keys)
+    elif key == BY_BLOCK:
+        for block, own in keys.items():
+            found = _unknown(config_class, own) if isinstance(own, Mapping) else ()
+            yield from (((block, *path), near) for path, near in found)
+    elif isinstance(part, type) and hasattr(part, "attribute_map"):
+        yield from _unknown(part, keys)
+
+
+def _unknown_rotary(config_class: type, keys: Mapping[Any, Any]) -> Unknown:
+    """The same of rotary parameters, which a class may have for each kind of block."""
+    from transformers.configuration_utils import ALLOWED_LAYER_TYPES
+    from transformers.modeling_rope_utils import RopeParameters
+
+    for key, value in keys.items():
+        kinds = isinstance(value, Mapping)
+        if (kinds or key not in RopeParameters.__annotations__) and not _asked_for(config_class, str(key)):
+            yield (key,), nearest(str(key), ALLOWED_LAYER_TYPES if kinds else RopeParameters.__annotations__)
+        elif isinstance(value, Mapping):
+            yield from (((key, *path), near) for path, near in _unknown_rotary(config_class, value))
+
+
+@lru_cache(maxsize=128)
+def _known(config_class: Any) -> frozenset[str]:
+    """The fields of a config class, their other names, and the keys that its methods take beside them."""
+    known = {*inspect.signature(config_class).parameters, *config_class.attribute_map}
+    methods = [vars(base)[name] for base in config_class.__mro__ for name in MAKING if name in vars(base)]
+    for method in methods:
+        code = getattr(inspect.unwrap(method), "__code__", None)  # of `object`, none
+        known |= {word for word in getattr(code, "co_consts", ()) if isinstance(word, str) and word.isidentifier()}
+    return frozenset(known - {"args", "kwargs"})
+
+
+@lru_cache(maxsize=4096)
+def _asked_for(config_class: type, key: str) -> bool:
+    """Whether the code beside a config class, its models', asks a config for the key or names it in quotes."""
+    name = re.escape(key)
+    return re.search(rf"""config\.{name}\b|["']{name}["']""", _code(config_class)) is not None
+
+
+@lru_cache(maxsize=128)
+def _code(config_class: type) -> str:
+    folder = Path(inspect.getfile(config_class)).parent
+    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py")))

@@ -1,0 +1,125 @@
+"""A key that a config class does not know is refused: else its default would stand under a checkpoint's name."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+from forged import each_family, spec
+from small_families import ROOT
+from transformers import CONFIG_MAPPING
+
+from nnpedia import checkpoints
+from nnpedia.checking import check_family
+from nnpedia.checkpoints.stated import knows, unknown_keys
+from nnpedia.errors import SpecError
+from nnpedia.family import load_family
+
+#: A family, what its spec says, what it says instead, and the end of what the check answers at that line.
+MISSPELT = {
+    "a checkpoint's": (
+        "llama",
+        "hidden_size: 5120",
+        "hidden_sise: 5120",
+        "no 'hidden_sise'; did you mean 'hidden_size'?",
+    ),
+    "the forge's": ("gpt2", "\n  n_embd: 60", "\n  n_emdb: 60", "no 'n_emdb'; did you mean 'n_embd'?"),
+    "a variant's condition": (
+        "cohere",
+        "when: {use_qk_norm: true}",
+        "when: {use_qk_nrom: true}",
+        "no 'use_qk_nrom'; did you mean 'use_qk_norm'?",
+    ),
+    "a variant's sizes": (
+        "stablelm",
+        "forge: {use_qkv_bias: false}",
+        "forge: {use_qvk_bias: false}",
+        "no 'use_qvk_bias'; did you mean 'use_qkv_bias'?",
+    ),
+    "a rotary parameter": (
+        "llama",
+        "rope_theta: 500000.0}",
+        "rope_thtea: 500000.0}",
+        "no 'rope_parameters.rope_thtea'; did you mean 'rope_theta'?",
+    ),
+    "a kind of block's": (
+        "gemma3_text",
+        "full_attention: {rope_type: linear, factor",
+        "full_atention: {rope_type: linear, factor",
+        "no 'rope_parameters.full_atention'; did you mean 'full_attention'?",
+    ),
+    "a rotary parameter of a kind of block": (
+        "gemma3_text",
+        "full_attention: {rope_type: linear, factor",
+        "full_attention: {rope_type: linear, fcator",
+        "no 'rope_parameters.full_attention.fcator'; did you mean 'factor'?",
+    ),
+    "a part's": ("mpt", "clip_qkv: 6", "clip_qvk: 6", "no 'attn_config.clip_qvk'; did you mean 'clip_qkv'?"),
+    "one block's": (
+        "llama",
+        "config: {max_position_embeddings: 4096, ",
+        "config: {per_layer_config: {3: {num_key_value_haeds: 2}}, ",
+        "no 'per_layer_config.3.num_key_value_haeds'; did you mean 'num_key_value_heads'?",
+    ),
+    "one without a like": ("llama", "hidden_size: 5120", "zzz: 5120", "no 'zzz'; leave it out"),
+}
+
+
+def misspelt(tmp_path: Path, kind: str) -> tuple[Path, str, str]:
+    """The folder of a family with one key misspelt, its line, and what is to be said of it."""
+    name, old, new, said = MISSPELT[kind]
+    folder = tmp_path / "families" / name
+    shutil.copytree(ROOT / "families", folder.parent)
+    text = (folder / "family.yml").read_text()
+    assert old in text
+    changed = text.replace(old, new, 1)
+    (folder / "family.yml").write_text(changed)
+    line = changed[: changed.index(new) + len(new)].count("\n") + 1
+    return folder, f"{name}/family.yml:{line}: ", said
+
+
+@pytest.mark.parametrize("kind", MISSPELT)
+def test_a_misspelt_key_is_named_at_its_line(tmp_path: Path, kind: str) -> None:
+    folder, where, said = misspelt(tmp_path, kind)
+    errors = [error for error in check_family(folder) if error.exit_code == 2]
+    assert len(errors) == 1
+    assert where in str(errors[0])
+    assert str(errors[0]).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "harmed"), [("a checkpoint's", "meta-llama/Llama-2-13b-hf"), ("the forge's", "forge")]
+)
+def test_a_build_refuses_what_it_is_said_of_and_nothing_else(tmp_path: Path, kind: str, harmed: str) -> None:
+    folder, where, said = misspelt(tmp_path, kind)
+    family = load_family(folder)
+    refused = {}
+    for checkpoint in family.checkpoints:
+        try:
+            checkpoints.reference_config(family, checkpoint)
+        except SpecError as error:
+            refused[checkpoint.id] = str(error)
+    forge = next(each for each in checkpoints.runnables(family) if each.name == "forge")
+    try:
+        checkpoints.materialize(forge, family)
+    except SpecError as error:
+        refused["forge"] = str(error)
+    assert list(refused) == [harmed]
+    assert where in refused[harmed]
+    assert refused[harmed].endswith(said)
+
+
+@each_family
+def test_every_key_that_a_spec_states_is_known(family: str) -> None:
+    assert unknown_keys(spec(family)) == []
+
+
+@pytest.mark.parametrize(("model_type", "key"), [("qwen3_moe", "head_dim"), ("minimax_m2", "rotary_dim")])
+def test_a_key_is_known_that_is_no_field_of_the_class(model_type: str, key: str) -> None:
+    """The code of the models asks for the first, and the class takes the second while a config is made."""
+    config_class = CONFIG_MAPPING[model_type]
+    assert key not in {each.name for each in dataclasses.fields(config_class)}
+    assert knows(config_class, key)
+    assert not knows(config_class, key + "s")
