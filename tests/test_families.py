@@ -10,6 +10,7 @@ import torch
 from forged import PROMPT, attentions, chooses_experts, each_family, encoded, folder, full, load, spec
 from reading import epsilons, everything, law_holds
 
+from nnpedia.checkpoints import reference_config
 from nnpedia.sizes import block_sizes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -165,3 +166,26 @@ def test_the_forward_order_names_every_value_the_family_has(family: str) -> None
         if value.absent is None
     ]
     assert sorted(forward_order(spec(family))) == sorted(have)
+
+
+def heads(config: Any) -> tuple[int, int]:
+    """A config's query heads, and its key and value heads, however its class calls them."""
+    config.allow_global_per_layer_attribute_access = True  # where blocks differ, most of them
+    queries = config.num_attention_heads
+    if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", False):
+        return queries, 1
+    names = ("num_key_value_heads", "num_kv_heads")
+    return queries, next((found for name in names if (found := getattr(config, name, None))), queries)
+
+
+@each_family
+def test_the_badges_of_shared_keys_are_those_of_its_checkpoints(family: str) -> None:
+    """A badge is there if any checkpoint has it: who looks for grouped heads finds every family with some."""
+    if "attention" not in spec(family).parts or "latent-attention" in spec(family).badges:
+        pytest.skip("it has no key heads to share")
+    found = set()
+    for checkpoint in spec(family).checkpoints:
+        queries, keys = heads(reference_config(spec(family), checkpoint).get_text_config())
+        if keys < queries:
+            found.add("multi-query-attention" if keys == 1 else "grouped-query-attention")
+    assert {badge for badge in spec(family).badges if badge.endswith("-query-attention")} == found
