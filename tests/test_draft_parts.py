@@ -119,6 +119,21 @@ def test_attention_is_given_only_to_a_class_whose_blocks_have_none(model_type: s
     assert first.get("layer_types") == kinds
 
 
+def test_what_a_config_tells_by_the_numbers_of_blocks_follows_the_blocks() -> None:
+    """Gemma 4 E2B: kinds in a list, a length under the numbers of some blocks, and a block that borrows of its kind."""
+    from nnpedia.checkpoints import configs
+    from nnpedia.draft.elsewhere import subject_of
+    from nnpedia.draft.scaling import forge_sizes
+
+    family = load_family(FAMILIES / "gemma4_text")
+    subject = subject_of(family, family.checkpoints[0], family.architecture)
+    sizes = [*forge_sizes(subject.model_type, subject.config, subject.stated)]
+    for tried, wide in ((sizes[0], [False, False, True]), (sizes[-1], [False, True, False, True])):
+        config = configs.build(subject.model_type, subject.stated, tried)
+        assert [layer.head_dim for layer in config.per_layer_config] == [40 if one else 20 for one in wide]
+        assert [kind == "full_attention" for kind in config.layer_types] == wide
+
+
 COVER = {"architecture": "XForCausalLM", "extends": "llama", "proven": 3, "todo": 1, "laws": 2, "untold": 0}
 COVER |= {"problems": 0, "full_size": "", "model_type": "x", "why": "scores: <no form holds>"}
 SCORE = {"family": "gpt2", "extends": "llama", "names": [1, 2], "values": [3, 4], "badges": [5, 6], "wrong": []}

@@ -10,14 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nnpedia.checkpoints import configs
-from nnpedia.checkpoints.tokenizer import IDS
-from nnpedia.errors import CheckpointError
-
-Sizes = dict[str, Any]
+from nnpedia.draft.depth import Sizes, layers, twice
 
 HIDDEN, HEADS, GROUPED, WIDTH = 96, 6, 2, 20
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks")
 
 #: A key's kind by its whole name, and the length such a number gets. The first that matches counts.
 _LENGTHS: tuple[tuple[str, int], ...] = (
@@ -90,6 +85,8 @@ def forge_sizes(model_type: str, reference: Any, stated: Sizes) -> Iterator[Size
     for repair in _repairs(reference):
         sizes = {key: value for key, value in {**first, **repair}.items() if value != "as it is"}
         yield {**layers(model_type, reference, stated, sizes), **sizes}
+    if again := twice(reference, first):
+        yield {**first, **again}
 
 
 def scaled(config: Any) -> Sizes:
@@ -144,54 +141,6 @@ def _generic() -> frozenset[str]:
     from transformers import PretrainedConfig
 
     return frozenset(PretrainedConfig().to_dict())
-
-
-def layers(model_type: str, reference: Any, stated: Sizes, sizes: Sizes) -> Sizes:
-    """How many blocks, and of which kinds: three to six that hold every kind of the reference."""
-    key = next((name for name in LAYERS if isinstance(getattr(reference, name, None), int)), None)
-    if key is None:
-        return {}
-    total = int(getattr(reference, key))
-    names = type(reference).attribute_map
-    key = names.get(key, key)
-    lists = {
-        name: value
-        for name, value in reference.to_dict().items()
-        if isinstance(value, list)
-        and len(value) == total
-        and total > 1
-        and not name.startswith("_")
-        and len(set(map(str, value))) < min(total, 9)  # more are no kinds but the blocks' own numbers
-    }
-    kinds_of = getattr(reference, "layers_block_type", None)
-    if isinstance(kinds_of, list) and len(kinds_of) == total and "layer_types" not in lists:
-        lists.setdefault("layers_block_type", kinds_of)
-    wanted = {tuple(str(value[layer]) for value in lists.values()) for layer in range(total)}
-    for count in range(3, 7):
-        trial = {**sizes, key: count}
-        try:
-            small = configs.build(model_type, {k: v for k, v in stated.items() if k not in lists}, trial, IDS)
-        except CheckpointError:
-            continue
-        own = [getattr(small, name, None) for name in lists]
-        if all(isinstance(value, list) and len(value) >= count for value in own):
-            kinds = {tuple(str(value[layer]) for value in own if value) for layer in range(count)}
-            if kinds >= wanted:
-                return {key: count}
-    lists = {name: value for name, value in lists.items() if name in reference.to_dict()}
-    picked = _one_of_each(lists, total)
-    return {key: len(picked), **{name: [value[layer] for layer in picked] for name, value in lists.items()}}
-
-
-def _one_of_each(lists: dict[str, list[Any]], total: int) -> list[int]:
-    first: dict[tuple[str, ...], int] = {}
-    for layer in range(total):
-        first.setdefault(tuple(str(value[layer]) for value in lists.values()), layer)
-    picked = set(first.values())
-    for layer in range(total):
-        if len(picked) < min(3, total):
-            picked.add(layer)
-    return sorted(picked)
 
 
 def _repairs(reference: Any) -> Iterator[Sizes]:

@@ -12,8 +12,9 @@ import torch
 from nnpedia.checkpoints import configs
 from nnpedia.checkpoints.forge import SEED
 from nnpedia.checkpoints.tokenizer import IDS
+from nnpedia.draft.depth import Sizes
 from nnpedia.draft.opening import Subject
-from nnpedia.draft.scaling import Sizes, forge_sizes
+from nnpedia.draft.scaling import forge_sizes
 from nnpedia.errors import CheckpointError
 
 #: Parameters of a trial model; more and the sizes have not been scaled.
