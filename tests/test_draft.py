@@ -106,6 +106,22 @@ def test_a_badge_that_the_reference_does_not_show_is_seen_on_another_checkpoint(
     assert list(badges_elsewhere(draft, family, wanted)) == wanted[:2]
 
 
+@pytest.mark.parametrize(("factor", "unscaled"), [(1.0, True), (0.5, False), (True, False)])
+def test_a_scale_of_one_is_no_scale(factor: float, unscaled: bool, olmo2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag is no scale of one: what it switches on is not told by it."""
+    from nnpedia.draft.badging.registry import DETECTORS, attentions_of, module_at
+    from nnpedia.draft.making import Form
+    from nnpedia.draft.proving import drafted
+
+    draft = drafted(*olmo2)
+    for _, host in attentions_of(draft):
+        monkeypatch.setattr(module_at(draft, host), "scaling", factor)
+    for scale in ("scaling * ", ""):
+        text = f"unmasked({scale}dot(attention_queries, attention_keys), attention_scores) == attention_scores"
+        draft.laws["self_attn", "scores"] = Form(text, "", 0.0)
+        assert DETECTORS["unscaled-attention"](draft) is unscaled
+
+
 def test_a_setting_that_is_null_and_asked_for_is_told(scratch: Path) -> None:
     from nnpedia.draft.drafting import draft
 

@@ -119,9 +119,18 @@ def _alibi(draft: Draft) -> bool:
 
 @badge("unscaled-attention")
 def _unscaled(draft: Draft) -> bool:
-    plain = form_of(draft, "self_attn", "scores").startswith("unmasked(dot(attention_queries, attention_keys), ")
-    scaled = any("scal" in name for _, host in attentions_of(draft) for name in vars(module_at(draft, host)))
-    return plain and not scaled
+    """Whether the scores are the dot products as they are, and no attention has a scale, or only one of 1.0."""
+    form = re.match(
+        r"unmasked\((?:(\w*scal\w*) \* )?dot\(attention_queries, attention_keys\), ",
+        form_of(draft, "self_attn", "scores"),
+    )
+    scales = [
+        value
+        for _, host in attentions_of(draft)
+        for name, value in vars(module_at(draft, host)).items()
+        if "scal" in name
+    ]
+    return form is not None and all(type(value) is float and value == 1.0 for value in scales)
 
 
 @badge("scaled-scores")
