@@ -12,6 +12,7 @@ from nnpedia.errors import BuildFailure, NnpediaError, SpecError, place
 from nnpedia.family import family_folders, load_family
 from nnpedia.fences import check_notes
 from nnpedia.lineages import Lineage, check_lineages, load_lineages
+from nnpedia.terms import unknown_terms
 from nnpedia.work import choose
 
 
@@ -40,7 +41,7 @@ def unfinished(folder: Path, names: Sequence[str]) -> list[str]:
 def check_family(
     folder: Path, badges: dict[str, Badge] | None = None, lineages: Mapping[str, Lineage] | None = None
 ) -> list[NnpediaError]:
-    """What is wrong with one family: its spec, badges or lineage, else the keys of its configs, and its notes."""
+    """What is wrong with one family: its spec, badges or lineage, else the names it uses, and its notes."""
     try:
         family = load_family(folder)
         if badges is not None:
@@ -49,7 +50,7 @@ def check_family(
         if not family.notes.is_file():
             raise SpecError("there are no notes here: every family has a notes.md", where=place(family.notes))
         problems = check_notes(family.notes, runnables=runnable_names(family), file=place(family.notes))
-        unknown = [] if family.too_new else unknown_keys(family)
+        unknown = [] if family.too_new else [*unknown_keys(family), *unknown_terms(family)]
     except NnpediaError as error:
         return [error]
     return [*unknown, *(BuildFailure(problem.what, where=problem.where) for problem in problems)]

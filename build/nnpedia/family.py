@@ -198,6 +198,7 @@ class _Merged:
         if spec.readout is not None:
             _formula(spec.readout, source, (*under, "readout"))
             self.readout = spec.readout
+            self.lines["readout", "", ""] = source.where(*under, "readout")
         if "lender" in spec.model_fields_set:
             for key, text in spec.lender.model_dump().items() if spec.lender else ():
                 _formula(text, source, (*under, "lender", key))

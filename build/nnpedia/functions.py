@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nnpedia.errors import SpecError
+
 
 def softmax(scores: Tensor) -> Tensor:
     """Softmax over the last axis, in float32 as the models do, back in the scores' dtype."""
@@ -160,11 +162,21 @@ def every_expert(experts: Any, x: Tensor, weights: Tensor) -> Tensor:
     return torch.stack(outputs, dim=-2)
 
 
+#: Functions whose outcome has to be multiplied by weights, and what is said where it is not.
+WEIGHTED = {
+    "each_expert": "each_expert gives every slot's expert unweighted: multiply it by the weights of the slots, as in "
+    "each_expert(experts, x, indices) * expert_weights"
+}
+
+
 class Slots:
-    """Per-slot outputs that a `[batch seq top_k]` weight multiplies slot by slot."""
+    """Per-slot outputs that a `[batch seq top_k]` weight multiplies slot by slot; anything else is a `SpecError`."""
 
     def __init__(self, outputs: Tensor) -> None:
         self.outputs = outputs
+
+    def __getattr__(self, name: str) -> Any:
+        raise SpecError(WEIGHTED["each_expert"])
 
     def __mul__(self, weights: Tensor) -> Tensor:
         return self.outputs * weights.unsqueeze(-1)

@@ -59,6 +59,8 @@ def measure(model: StandardizedTransformer, host: str, law: LawSpec, found: Mapp
                 left = formula.evaluate(parsed.left, lookup)
                 right = formula.evaluate(parsed.right, lookup)  # type: ignore[arg-type]
             worst, cases = max(worst, distance(left, right)), cases + 1
+        except NnpediaError as error:
+            return Measured(None, cases, message=f"{law.formula}: {error.message}")
         except Exception as error:
             return Measured(None, cases, message=f"{law.formula}: {type(error).__name__}: {error}")
     return Measured(worst if cases else None, cases, tuple(sorted(missing)))

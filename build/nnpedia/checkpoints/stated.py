@@ -69,6 +69,16 @@ def knows(config_class: type, key: str) -> bool:
     return key in _known(config_class) or _asked_for(config_class, key)
 
 
+def words_of(model_type: str) -> frozenset[str] | None:
+    """Every word of the code of a model type's config and models; `None` where transformers has no such type."""
+    from transformers import CONFIG_MAPPING
+
+    if model_type not in CONFIG_MAPPING:
+        return None
+    config_class = CONFIG_MAPPING[model_type]
+    return _known(config_class) | frozenset(re.findall(r"\w+", _code(config_class)))
+
+
 def _stated(family: Family) -> Iterator[Stated]:
     from nnpedia.checkpoints import FORGE
 
@@ -136,6 +146,14 @@ def _asked_for(config_class: type, key: str) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _code(config_class: type) -> str:
-    folder = Path(inspect.getfile(config_class)).parent
-    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py")))
+def _code(config_class: Any) -> str:
+    """The code beside a config class, and beside those whose models are of the same class: some bring no models."""
+    from transformers import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as MODELS
+
+    own = MODELS.get(config_class.model_type)
+    alike = [CONFIG_MAPPING[name] for name, model in MODELS.items() if own and model == own and name in CONFIG_MAPPING]
+    folders = {Path(inspect.getfile(each)).parent for each in (config_class, *alike)}
+    return "\n".join(
+        file.read_text(encoding="utf-8") for folder in sorted(folders) for file in sorted(folder.glob("*.py"))
+    )
