@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import transformers  # noqa: F401 - its log keeps the stderr there is at its first import: not one test's
 from small_families import copy_families
 
 from nnpedia import cli
