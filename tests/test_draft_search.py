@@ -239,3 +239,23 @@ def test_the_modules_of_a_mixer_are_named_by_what_they_do(name: str, host: str, 
 
     seen = see(trial(open_subject(name)), load_vocabulary(Path(__file__).parent.parent / "families"))
     assert seen.names.tables.get(host, {}) == named
+
+
+def test_a_number_of_a_blocks_own_scales_all_that_leaves_it() -> None:
+    from nnpedia.draft.making import made_forms
+    from nnpedia.draft.opening import open_subject
+    from nnpedia.draft.sighting import see
+    from nnpedia.draft.trial import trial
+    from nnpedia.vocabulary import load_vocabulary
+
+    seen = see(trial(open_subject("gemma4_unified_text")), load_vocabulary(Path(__file__).parent.parent / "families"))
+    for kind in seen.kinds:
+        block = kind.block
+        assert (block.scale, block.why, len(block.sublayers)) == ("layer_scalar", "", 2)
+        number = seen.trial.model.get_submodule(block.path).layer_scalar
+        assert abs(float(number) - 1) > 0.01
+        total = block.entering + sum(part.contribution for part in block.sublayers)
+        assert torch.allclose(total * number, block.leaving, atol=1e-5)
+    law = seen.vocabulary.laws["layers"]["residual_sum"]
+    whole = "(layer_input + self_attn.attention_output + mlp.mlp_output) * layer_scalar == layer_output"
+    assert whole in [form.formula for form in made_forms(seen, {}, ("layers", "residual_sum"), law)]

@@ -40,8 +40,19 @@ def see_block(model: nn.Module, recording: Recording, path: str, layer: int, sca
             layer, path, entered.tensor, entered.tensor, why="the block returns no stream of the shape it reads"
         )
     block = Block(layer, path, entered.tensor, left.tensor)
-    _solve(model, recording, block, [*_streams(recording, block)], scales)
+    events = [*_streams(recording, block)]
+    for name, number in {"": 1.0, **_numbers(model.get_submodule(path))}.items():
+        if _solve(model, recording, block, events, scales, left.tensor / number):
+            block.scale = name
+            return block
+    block.why = "no two tensors of the block, scaled by a number of the config or not, add up to its output"
     return block
+
+
+def _numbers(module: nn.Module) -> dict[str, float]:
+    """The single numbers among a block's own weights, one of which may scale the stream that leaves it."""
+    own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+    return {name: float(one) for name, one in own if one.numel() == 1 and bool(one)}
 
 
 def _streams(recording: Recording, block: Block) -> Iterator[Event]:
@@ -61,10 +72,10 @@ def _streams(recording: Recording, block: Block) -> Iterator[Event]:
 
 
 def _solve(
-    model: nn.Module, recording: Recording, block: Block, events: list[Event], scales: Mapping[str, float]
-) -> None:
-    """Write the block's output as its input plus what sublayers add; into `block`."""
-    x, y = block.entering, block.leaving
+    model: nn.Module, recording: Recording, block: Block, events: list[Event], scales: Mapping[str, float], y: Tensor
+) -> bool:
+    """Write `y` as the block's input plus what sublayers add, into `block`; whether it is such a sum."""
+    x = block.entering
     terms = [
         Term(event, event.tensor.reshape(x.shape), factor)
         for event in events
@@ -95,7 +106,7 @@ def _solve(
             block.mid, block.shape = mid, "sequential"
             add(first)
             add(second)
-            return
+            return True
     for index, one in enumerate(terms):
         for other in terms[index + 1 :]:
             if other.event is not one.event and same(x + one.value + other.value, y, 4.0):
@@ -105,15 +116,13 @@ def _solve(
                 block.shape = "parallel"
                 add(one)
                 add(other)
-                return
+                return True
     single = reaching(x, y, end)
     if single:
         block.shape = "single"
         add(single)
-        return
-    if _normed_after_sums(model, recording, block, reaching, add):
-        return
-    block.why = "no two tensors of the block, scaled by a number of the config or not, add up to its output"
+        return True
+    return _normed_after_sums(model, recording, block, reaching, add)
 
 
 def _normed_after_sums(

@@ -112,6 +112,16 @@ def _sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
             "A block adds both mixers' contributions at once, then its MLP's",
         )
     yield f"layer_input + {one} == layer_output", "A block of attention adds its contribution, and nothing else"
+    for name in _scales(seen):
+        yield (
+            f"(layer_input + {one} + {other}) * {name} == layer_output",
+            "A block adds its contributions to what entered, and scales the sum by a number of its own",
+        )
+
+
+def _scales(seen: Sighting) -> list[str]:
+    """The numbers of their own by which blocks scale what leaves them."""
+    return list(dict.fromkeys(kind.block.scale for kind in seen.kinds if kind.block.scale))
 
 
 def _recurrent_sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
@@ -128,6 +138,11 @@ def _after_sums(seen: Sighting, said: Mapping[Pair, Said]) -> Made:
                 f"{name}(layer_mid + mlp.mlp_output) == layer_output",
                 "The block's output is the norm of its middle plus the MLP's contribution",
             )
+    for name in _scales(seen):
+        yield (
+            f"(layer_mid + mlp.mlp_output) * {name} == layer_output",
+            "The MLP's contribution is added last, and the sum is scaled by a number of the block",
+        )
 
 
 def _middle(seen: Sighting, said: Mapping[Pair, Said]) -> Made:

@@ -47,10 +47,11 @@ def _block(draft: Draft, kind: Kind) -> list[str]:
         return [f"x = block(x)    # {kind.block.why or 'its sublayers were not told apart'}"]
     mixers = [_call(draft, kind, part) for part in parts if part.role != "mlp"]
     mlps = [_call(draft, kind, part) for part in parts if part.role == "mlp"]
+    scaled = [f"x = x * {kind.block.scale}"] if kind.block.scale else []
     if kind.block.shape == "sequential":
         middle = [f"x = x + {' + '.join(mixers)}"] if mixers else []
-        return [*middle, *(f"x = x + {call}" for call in mlps)]
-    return [f"x = x + {' + '.join([*mixers, *mlps])}"]
+        return [*middle, *(f"x = x + {call}" for call in mlps), *scaled]
+    return [f"x = x + {' + '.join([*mixers, *mlps])}", *scaled]
 
 
 def _call(draft: Draft, kind: Kind, part: Sublayer) -> str:
@@ -79,11 +80,14 @@ def _residual(draft: Draft) -> list[str]:
     values = {"attention": "attention_output", "recurrent": "linear_attn_output", "mlp": "mlp_output"}
     added.sort(key=lambda one: ["recurrent", "attention", "mlp"].index(one[1]))
     reads = [f"    {host} = block.{host}.{values[role]}.save()" for host, role in added]
+    total, scaled = f"x + {' + '.join(host for host, _ in added)}", ""
+    if kind.block.scale:
+        total, scaled = f"({total}) * block.{kind.block.scale}", ", times a number of its own"
     return [
-        "A block is its input and what its sublayers add to it:", "", "```python",
+        f"A block is its input and what its sublayers add to it{scaled}:", "", "```python",
         f"block = model.layers[{kind.layers[0]}]", "with model.trace(prompt):",
         "    x = block.layer_input.save()", *reads, "    out = block.layer_output.save()", "",
-        f"assert torch.allclose(x + {' + '.join(host for host, _ in added)}, out, atol=1e-4)", "```", "",
+        f"assert torch.allclose({total}, out, atol=1e-4)", "```", "",
     ]  # fmt: skip
 
 

@@ -67,6 +67,7 @@ def _blocks(draft: Draft) -> list[str]:
             for part in block.sublayers
         ]
         passing = f"; the stream passes {_listed(list(block.sums))} after each sum" if block.sums else ""
+        passing += f"; `{block.scale}` scales what leaves the block" if block.scale else ""
         told.append(f"{what}: {', '.join(norms) or block.why}{passing}")
     return list(dict.fromkeys(told))
 

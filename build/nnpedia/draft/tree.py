@@ -64,6 +64,7 @@ class Block:
     sublayers: list[Sublayer] = field(default_factory=list)
     shape: str = "unknown"  # sequential, parallel, single
     sums: tuple[str, ...] = ()  # the norms that the stream passes after each sum
+    scale: str = ""  # the number of the block's own that the whole sum is multiplied by
     why: str = ""
     left_out: dict[str, str] = field(default_factory=dict)  # a part of the vocabulary, and why none is named
 
