@@ -208,6 +208,20 @@ def test_a_chosen_checkpoint_is_in_the_address_and_its_facts_in_the_page(visitin
     assert page.evaluate(f"[{parts}, {tree}, {sizes}].map(text => text.replaceAll(' ', ''))") == said
 
 
+def test_a_chosen_checkpoint_adds_what_its_own_layout_adds(visiting: Visiting, public: Path) -> None:
+    lines = json.loads((public / "api/v1/families/opt.json").read_text())["checkpoints"]
+    if "forge-post-norm" not in [line["slug"] for line in lines]:
+        pytest.skip("a site of sample records has no run of the variant")
+    page = visiting().open("families/opt/")
+    adds = page.locator(f"{SHOWN} .nn-identity .nn-formula")
+    assert [text.partition(" ")[0] for text in adds.all_inner_texts()] == ["layers[0].layer_input"]
+    page.select_option("select[name=checkpoint]", label="facebook/opt-350m")
+    page.wait_for_url("**/families/opt/?checkpoint=*")  # written when the record is there
+    assert [text.partition("(")[0] for text in adds.all_inner_texts()] == ["post_attention_layernorm"]
+    page.locator(f"{SHOWN} [data-add]").last.click()
+    assert "post_attention_layernorm(" in page.locator(".nn-facts").inner_text().replace("\n", "")
+
+
 def test_a_change_of_mind_while_a_record_is_fetched_is_what_is_said(visiting: Visiting) -> None:
     page = visiting().open("families/gpt2/#%E0%A4%A")  # a fragment that is no text breaks nothing
     first = page.locator(".nn-chosen").first.inner_text()

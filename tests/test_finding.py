@@ -33,7 +33,7 @@ def pages(entries: dict[str, Entry]) -> dict[str, Page]:
 
 
 def shown(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", str(html)).split())
+    return " ".join(re.sub(r"<[^>]+>", " ", str(html).replace("<wbr>", "")).split())
 
 
 # Values.

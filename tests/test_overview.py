@@ -42,7 +42,7 @@ def falcon() -> Entry:
 
 
 def shown(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", str(html)).split())
+    return " ".join(re.sub(r"<[^>]+>", " ", str(html).replace("<wbr>", "")).split())
 
 
 def with_value(entry: Entry, name: str, **changes: Any) -> Entry:
@@ -191,6 +191,30 @@ def test_a_law_that_reads_otherwise_on_a_variant_shows_both_formulas(falcon: Ent
         ("base layout", "attention_norm_output == mlp_input"),
         ("grouped, refined-web", "mlp_norm_output == mlp_input"),
     ]
+
+
+def test_a_law_that_some_layouts_alone_have_says_so_among_those_of_its_host(falcon: Entry) -> None:
+    *some, sequential = falcon.runs
+    without = [
+        run.model_copy(update={"laws": [law for law in run.laws if law.name != "attention_add"]}) for run in some
+    ]
+    rows = lawrows.law_rows(replace(falcon, runs=[*without, sequential]))
+    added = next(law for law in rows if law.name == "attention_add")
+    assert [form.where for form in added.forms] == ["refined-web"]
+    assert next(law for law in rows if law.name == "next_block").forms[0].where == ""
+    hosts = [row.host for row in rows]
+    assert hosts == sorted(hosts, key=hosts.index), "laws of a host stand apart"
+
+
+def test_a_law_reads_as_on_the_checkpoints_it_is_shown_for(falcon: Entry) -> None:
+    law = next(law for law in lawrows.law_rows(falcon) if law.name == "mlp_call")
+    base, grouped, other = falcon.runs
+    shown_for = [[grouped], [base], [base, other]]
+    forms = [[form.where for form in lawrows.on_records(falcon, law, runs).forms] for runs in shown_for]
+    assert forms == [["grouped, refined-web"], ["base layout"], ["base layout", "grouped, refined-web"]]
+    html = family_html(falcon)
+    rows = re.findall(r'data-of="([^"]*)"', html)
+    assert any("forge-grouped" in row.split() and "forge" not in row.split() for row in rows)
 
 
 def test_the_worst_run_stands_first(falcon: Entry) -> None:

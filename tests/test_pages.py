@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 import sample_records as samples
+from markupsafe import escape
 from shown import Shown
 
 from nnpedia import finding, pages, readings, views
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.entry import Entry
 from nnpedia.errors import SpecError
+from nnpedia.linebreaks import breakable
 from nnpedia.record import Load
 
 FAMILIES = samples.FAMILIES
@@ -205,3 +207,18 @@ def prose_safe(entry: Entry) -> Entry:
         references=[reference.model_copy(update=shared)],
         runs=[run.model_copy(update={**shared, "laws": laws, "snippets": [snippet.model_copy(update={"line": 8})]})],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "long", "broken"),
+    [
+        ("@attention_interface_1.args[1]", 24, "@attention_interface_1|.args[1]"),
+        ("self__upcast_and_reordered_attn_0", 24, "self__upcast_|and_|reordered_|attn_|0"),
+        ('needs attn_implementation="eager"', 24, 'needs attn_implementation=|"eager"'),
+        ("outputs[{layer}]", 24, "outputs|[{layer}]"),
+        ("num_attention_heads", 12, "num_|attention_|heads"),
+        ("_a == b, element 1", 24, "_a == b, element 1"),
+    ],
+)
+def test_a_name_goes_on_in_the_next_line_at_its_own_joints(text: str, long: int, broken: str) -> None:
+    assert str(breakable(text, long)).replace("<wbr>", "|") == str(escape(broken))

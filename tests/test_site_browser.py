@@ -20,6 +20,31 @@ def test_every_kind_of_page_opens_cleanly_and_fits_every_width(visiting: Visitin
             assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} is wider than {width}"
 
 
+#: Names that stand on more than one line, in what is no preformatted text; a `<wbr>` ends a text.
+CUT = """() => {
+  const cut = [], range = document.createRange();
+  const texts = document.createTreeWalker(document.querySelector(".md-content"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode, box = text.parentElement;
+    if (!box.checkVisibility() || box.closest("pre, svg, .nn-hidden")) continue;
+    for (const word of text.data.matchAll(/\\w{2,}/g)) {
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      const boxes = [...range.getClientRects()].filter(box => box.width);
+      if (boxes.some(box => box.top > boxes[0].top + 4)) cut.push(word[0]);
+    }
+  }
+  return cut;
+}"""
+
+
+@pytest.mark.parametrize("path", ["families/gpt2", "families/phimoe", "versions", "laws", "readers"])
+def test_no_name_is_cut_where_its_column_ends(visiting: Visiting, path: str) -> None:
+    page = visiting().open(path)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert page.evaluate(CUT) == []
+
+
 @pytest.mark.parametrize("family", ["gpt2", "phimoe", "qwen3_next"])
 def test_a_value_row_is_reached_by_its_own_link_and_by_its_chip(visiting: Visiting, family: str) -> None:
     page = visiting().open(f"families/{family}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nnpedia.entry import Entry
-from nnpedia.record import LawFact
-from nnpedia.variants import named
+from nnpedia.record import LawFact, Reference, Run
+from nnpedia.variants import layout, named
 from nnpedia.wording import in_words
 
 
@@ -27,7 +27,7 @@ class LawForm:
     formula: str
     exception: str | None
     measures: list[Measure] = field(default_factory=list)
-    where: str = ""  # the variants or runs it reads so on; empty when it reads so on all
+    where: str = ""  # the variants or runs that have it so; empty when all have
 
     @property
     def measured(self) -> list[Measure]:
@@ -93,9 +93,23 @@ def law_rows(entry: Entry) -> list[LawRow]:
     runs = {run.origin.name: run for run in entry.runs}
     for row in rows.values():
         for form in row.forms:
-            if len(row.forms) > 1:
+            if len(form.measures) < len(entry.runs):
                 form.where = named(entry, [runs[measure.run] for measure in form.measures], entry.runs)
-    return list(rows.values())
+    hosts = list(dict.fromkeys(host for host, _ in rows))  # one that only a later run has comes last, of its host
+    return sorted(rows.values(), key=lambda row: hosts.index(row.host))
+
+
+def reads_on(entry: Entry, form: LawForm, record: Reference | Run) -> bool:
+    """Whether a law reads so on a checkpoint: a run of the same layout measured it."""
+    measured = {measure.run for measure in form.measures}
+    mine = layout(entry, record)
+    return any(run.origin.name in measured and layout(entry, run) == mine for run in entry.runs)
+
+
+def on_records(entry: Entry, law: LawRow, records: Collection[Reference | Run]) -> LawRow:
+    """A law with the forms it has on these records alone; with all of its forms where no run speaks for them."""
+    forms = [form for form in law.forms if any(reads_on(entry, form, record) for record in records)]
+    return replace(law, forms=forms or law.forms)
 
 
 def worded(formula: str, host: str, known: Collection[tuple[str, str]]) -> list[tuple[str, tuple[str, str] | None]]:

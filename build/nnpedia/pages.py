@@ -21,6 +21,7 @@ from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.entry import Entry, slugs
 from nnpedia.errors import place
+from nnpedia.linebreaks import breakable, breakable_formula
 from nnpedia.record import Reference, Run, SnippetFact
 
 
@@ -70,14 +71,6 @@ def render(template: str, **context: Any) -> Markup:
     return Markup(environment(templates_folder()).get_template(template).render(**context))
 
 
-def breakable(text: str) -> Markup:
-    """An address that may be broken before its dots and marks."""
-    return Markup("").join(
-        escape(part) if index % 2 == 0 else Markup("<wbr>") + part
-        for index, part in enumerate(re.split(r"(?<=.)([.@])", text))
-    )
-
-
 def coded(text: str) -> Markup:
     """Text whose words between backticks are code."""
     return Markup("").join(
@@ -112,6 +105,7 @@ def family_page(
     lead = entry.facts[0]
     varies = {f"{row.fact.host}.{row.fact.name}" for row in rows if row.varies or row.never}
     stage = explore.explore(entry, varies)
+    named = list(zip(slugs(entry.facts), entry.facts, strict=True))
     context = {
         "entry": entry,
         "family": family,
@@ -119,7 +113,7 @@ def family_page(
         "base": families.get(family.extends or ""),
         "lead": lead,
         "stage": stage,
-        "choices": [choice.data(slug) for choice, slug in zip(stage.choices, slugs(entry.facts), strict=True)],
+        "choices": [choice.data(slug) for choice, (slug, _) in zip(stage.choices, named, strict=True)],
         "around": explore.around(entry),
         "config_values": {row.key: row.value for row in lead.config},
         "on_lead": on_lead(lead),
@@ -131,7 +125,8 @@ def family_page(
         "matrix": views.matrix(entry, hosts),
         "laws": laws,
         "rosetta": rosetta,
-        "identity": lambda drawn: lawrows.contribution(laws, drawn.hosts),
+        "identity": lambda look: identity(entry, laws, look),
+        "reads_on": lambda form: [slug for slug, each in named if lawrows.reads_on(entry, form, each)],
         "formula": lambda text, host: linked_formula(text, host, rows),
         "sizes": views.size_table(entry.references),
         "config": views.config_split(lead.config),
@@ -142,6 +137,12 @@ def family_page(
     return Page(
         uri, title, html, contents(notes.headings, bool(family.variants), rosetta is not None), plain(family.subtitle)
     )
+
+
+def identity(entry: Entry, laws: Sequence[lawrows.LawRow], look: explore.Look) -> lawrows.LawRow | None:
+    """What blocks of a look add to the stream, as it reads on the checkpoints that have such blocks."""
+    law = lawrows.contribution(laws, look.drawn.hosts)
+    return law and lawrows.on_records(entry, law, [choice.record for choice, _ in look.of])
 
 
 def family_notes(entry: Entry, rows: Sequence[views.ValueRow]) -> prose.Prose:
@@ -209,7 +210,7 @@ def linked_formula(formula: str, host: str, rows: Sequence[views.ValueRow]) -> M
     """A law's formula with the names of values leading to their rows."""
     known = {(row.fact.host, row.fact.name) for row in rows}
     return Markup("").join(
-        escape(word) if pair is None else Markup('<a href="#{}">{}</a>').format(views.anchor(*pair), word)
+        breakable_formula(word) if pair is None else Markup('<a href="#{}">{}</a>').format(views.anchor(*pair), word)
         for word, pair in lawrows.worded(formula, host, known)
     )
 
@@ -266,7 +267,7 @@ def versions_page(entries: Mapping[str, Entry]) -> Page:
     told = families[0].vocabulary.versions if families else {}
     html = render(
         "versions.html", versions=told, moves=moves.moves(families), younger=moves.younger(families),
-        noted=moves.noted(families),
+        noted=moves.noted(families), breakable=breakable, breakable_formula=breakable_formula,
     )  # fmt: skip
     headings = [prose.Heading(2, "ranges", "Releases"), prose.Heading(2, "moved", "What moved")]
     headings.append(prose.Heading(2, "only", "What only some releases have"))

@@ -5,7 +5,7 @@ const NOTHING = { name: "", about: "", expression: "", rows: [], link: null };
 const plain = (words) => words.replace(/\s+/g, " ").trim();
 const text = (node) => plain(node?.textContent ?? "");
 // The words of a node itself, without its links, buttons and notes.
-const own = (node) => plain([...(node?.childNodes ?? [])].filter((each) => each.nodeType === 3).map((each) => each.textContent).join(" "));
+const own = (node) => plain([...(node?.childNodes ?? [])].map((each) => (each.nodeType === 3 ? each.data : each.tagName === "WBR" ? "" : " ")).join(""));
 
 export function factsFor(part, state) {
   const { value, module, operator, add } = part.dataset;
@@ -73,9 +73,16 @@ function ofModule(part, state) {
   return { ...NOTHING, name: title, expression, rows, link: { href: `#host-${host}`, says: "its values" } };
 }
 
+// A law's row; of one that reads otherwise on some checkpoints, which are rows below the first, the chosen one's.
+function lawOn(first, slug) {
+  for (let row = first; row?.dataset.of !== undefined && (row === first || !row.id); row = row.nextElementSibling)
+    if (row.dataset.of.split(" ").includes(slug)) return row;
+  return first;
+}
+
 function ofLaw(part, operator, added, state) {
   const id = part.getAttribute("href")?.slice(1) ?? "";
-  const law = id.startsWith("law-") ? document.getElementById(id) : null;
+  const law = id.startsWith("law-") ? lawOn(document.getElementById(id), state.choice.slug) : null;
   const { target, key } = part.dataset;
   const rows = [];
   if (key) {

@@ -39,15 +39,18 @@ function showConfig(box, record) {
   box.replaceChildren(...parts);
 }
 
+// A name that may be broken after its underscores.
+const steps = (name) => name.split(/(?<=[^_]_)(?=[^_])/).flatMap((step) => [element("wbr", ""), step]).slice(1);
+
 function configTable(rows) {
   const cell = (name, scope, text) => {
-    const made = element(name, "", text);
+    const made = element(name, "", ...[text].flat());
     if (scope) made.scope = scope;
     return made;
   };
   const head = element("thead", "", element("tr", "", ...["key", "value", "from"].map((text) => cell("th", "col", text))));
   const body = rows.map((row) =>
-    element("tr", "", cell("th", "row", row.key), cell("td", "", shown(row.value)), cell("td", "", row.origin)));
+    element("tr", "", cell("th", "row", steps(row.key)), cell("td", "", shown(row.value)), cell("td", "", row.origin)));
   return element("table", "nn-table nn-config", head, element("tbody", "", ...body));
 }
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from nnpedia import lawrows, overview
 from nnpedia.entry import Entry
 from nnpedia.finding.holders import by_number
 from nnpedia.lawrows import LawForm, LawRow
+from nnpedia.linebreaks import breakable_formula
 from nnpedia.pages import Page, plain, render
 from nnpedia.prose import Heading
 from nnpedia.views import Pair
@@ -95,7 +96,9 @@ def formula_links(known: Collection[Pair], root: str) -> Callable[[str, str], Ma
 
     def links(formula: str, host: str) -> Markup:
         return Markup("").join(
-            escape(word) if pair is None else Markup('<a href="{}values/{}.{}/">{}</a>').format(root, *pair, word)
+            breakable_formula(word)
+            if pair is None
+            else Markup('<a href="{}values/{}.{}/">{}</a>').format(root, *pair, word)
             for word, pair in lawrows.worded(formula, host, known)
         )
 
