@@ -318,3 +318,16 @@ def test_check_notes_says_what_is_missing(tmp_path: Path) -> None:
     assert "did you mean 'forge'?" in found[2].what
     with pytest.raises(SpecError, match=r"gone\.md: cannot be read"):
         fences(tmp_path / "gone.md")
+
+
+@pytest.mark.parametrize(
+    ("info", "near"), [("pyton", "python"), ("pyhton on=forge", "python"), ("jsno", "json"), ("ymal", "yaml")]
+)
+def test_a_misspelt_language_is_refused_at_its_line(tmp_path: Path, info: str, near: str) -> None:
+    """It would be shown as plain text, and Python in it would never run."""
+    page = tmp_path / "notes.md"
+    page.write_text(f"# T\n\n## One\n\n```{info}\na = 1\n```\n\n```mermaid\n1\n```\n\n```yml\na: 1\n```\n")
+    (problem,) = check_notes(page, runnables=["forge"], file="notes.md")
+    assert problem.where == "notes.md:5"
+    assert problem.what.startswith(f"no language is called {info.split()[0]!r}")
+    assert problem.what.endswith(f"; did you mean {near!r}?")

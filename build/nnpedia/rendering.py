@@ -88,20 +88,31 @@ def rendered_blocks(text: str) -> Rendering:
     return Rendering([block for index, block in enumerate(noted) if index in marks.seen], marks.languages)
 
 
+def is_known(language: str) -> bool:
+    """Whether there is a language of this name to colour a fence by, or it means Python."""
+    return _lexer(language) is not None or is_python(language)
+
+
 @functools.lru_cache(maxsize=256)
 def is_python(language: str) -> bool:
     """Whether a fence of this language is coloured as Python code on the page, or means to be."""
-    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
-    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
-
     word = language.strip(".{}").lower()
     if re.match(r"i?python|py\d*\b", word):
         return True
-    try:
-        lexer = get_lexer_by_name(word)
-    except ClassNotFound:
-        return False
+    lexer = _lexer(word)
     return type(lexer).__module__ == "pygments.lexers.python" and "Traceback" not in lexer.name
+
+
+@functools.lru_cache(maxsize=256)
+def _lexer(word: str) -> Any:
+    """The lexer of this name; `None` where there is none."""
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    try:
+        return get_lexer_by_name(word)
+    except ClassNotFound:
+        return None
 
 
 @dataclass

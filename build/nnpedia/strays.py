@@ -1,18 +1,26 @@
-"""Strays: Python on a page, or meant to be, that no fence of the page holds."""
+"""Strays: Python on a page, or meant to be, that no fence of the page holds, and languages misspelt."""
 
 from __future__ import annotations
 
 import re
 
+from nnpedia.errors import nearest
 from nnpedia.record import Problem
-from nnpedia.rendering import OPENING, Block, Rendering, is_python
+from nnpedia.rendering import OPENING, Block, Rendering, is_known, is_python
+
+#: What pages have blocks of: a word nearly like one of these, that is no language itself, is that one misspelt.
+LANGUAGES = ("python", "yaml", "json", "bash", "text", "console", "markdown")
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def stray_python(file: str, lines: list[str], rendering: Rendering) -> list[Problem]:
     """What a reader would take for Python, or a writer meant as Python, outside the page's Python blocks."""
-    return _stray_openings(file, lines, rendering.blocks) + _raw_html(file, lines, rendering.raw_html_languages)
+    return [
+        *_stray_openings(file, lines, rendering.blocks),
+        *_raw_html(file, lines, rendering.raw_html_languages),
+        *_misspelt(file, rendering.blocks),
+    ]
 
 
 def _stray_openings(file: str, lines: list[str], blocks: list[Block]) -> list[Problem]:
@@ -37,6 +45,17 @@ def _stray_openings(file: str, lines: list[str], blocks: list[Block]) -> list[Pr
                 " (to show a fence, wrap it in a longer one)"
             )
             found.append(Problem(where=f"{file}:{number}", what=what))
+    return found
+
+
+def _misspelt(file: str, blocks: list[Block]) -> list[Problem]:
+    """Fences of a language that nobody knows and that is nearly one that pages are written in."""
+    found = []
+    for block in blocks:
+        word = block.language.strip(".{}").lower()
+        if word and not is_known(word) and (near := nearest(word, LANGUAGES)):
+            what = f"no language is called {block.language!r}, so that the fence is plain text{near}"
+            found.append(Problem(where=f"{file}:{block.opening}", what=what))
     return found
 
 
