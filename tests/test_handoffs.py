@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from nnsight.intervention.interleaver import Interleaver
 from nnsight.intervention.source import STATE, Controller
 
 from nnpedia import StandardizedTransformer
 from nnpedia.handoffs import Handoff
+from nnpedia.spots import Watching
 
 IDS = torch.arange(1, 6)[None]
 
@@ -61,6 +63,43 @@ def test_steps_serve_and_count_what_nnsights_own_way_does(
     assert len(values) == len(expected) == 5
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(values, expected, strict=True))
     assert counts == expected_counts
+
+
+def read_assigned_and_skipped(model: StandardizedTransformer) -> list[torch.Tensor]:
+    """A place read, edited and assigned in one visit, a module skipped, an operation drilled into."""
+    with torch.no_grad(), model.trace(IDS):
+        stream = model.layers[0].layer_output
+        stream[:, 0] = 1
+        model.layers[0].layer_output = stream * 2
+        model.layers[1].mlp.skip(stream)
+        pattern = model.layers[2].self_attn.attention_probabilities
+        pattern[:, 0] = 0
+        pattern.save()
+        after = model.layers[2].layer_output.save()
+        logits = model.logits.save()
+    return [pattern, after, logits]
+
+
+def stopped(model: StandardizedTransformer) -> list[torch.Tensor]:
+    with torch.no_grad(), model.trace(IDS) as tracer:
+        stream = model.layers[1].layer_output.save()
+        tracer.stop()
+    return [stream]
+
+
+@pytest.mark.parametrize("run", [read_assigned_and_skipped, stopped])
+def test_the_only_trace_code_of_a_run_is_served_as_nnsight_serves_several(
+    model: StandardizedTransformer, run: Callable[..., list[torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counts() -> dict[str, int]:
+        return {place: model.interleaver.counts[place] for place in model.interleaver.spots}
+
+    found, reached = run(model), counts()
+    monkeypatch.setattr(Watching, "handle", Interleaver.handle)
+    expected = run(model)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+    assert reached == counts()
+    assert set(reached.values()) == {0, 1}
 
 
 def test_whoever_waits_at_a_child_may_ask_for_an_operation_after_it(model: StandardizedTransformer) -> None:

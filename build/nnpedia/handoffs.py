@@ -66,6 +66,14 @@ class Site(Spot):
         self.base, self.drilled = base, False
         self.routes: Any = None
 
+    def function(self, interleaver: Watching, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """What runs in the place of `fn` where somebody reads inside of it; else `fn` itself."""
+        if self.base in interleaver.sourced:
+            interleaver.handle(f"{self.base}.fn", fn)  # whoever waits for it makes the other one
+        made = interleaver.sourced.get(self.base)
+        self.drilled = made is not None
+        return fn if made is None else made[0]
+
 
 class Unshared:
     """What a function that an operation calls has for a state: nothing but the one run it is called in."""
@@ -94,11 +102,13 @@ def operation(locate: Callable[[], tuple[Any, Any]], owner: Any = Unshared) -> C
             site.routes = owner.routes
         if not site.live.on:
             return fn(*args, **kwargs)
-        if site.before or site.drilled:
+        if site.before:
             interleaver = locate()[0]
             value = run_op(interleaver, site.base, fn, args, kwargs)
             site.drilled = site.base in interleaver.sourced  # from now on its function is another one in this run
             return value
+        if site.within or site.drilled:
+            fn = site.function(locate()[0], fn)
         site.entered += 1
         value = fn(*args, **kwargs)
         if site.after:

@@ -20,6 +20,7 @@ from nnsight.intervention.interleaver import Mediator, OutOfOrderError
 from nnpedia.errors import AddressError, ModelError, NoSuchBlock, ReadTooLate, Unavailable
 from nnpedia.family import Family
 from nnpedia.holding import PATHS, block_place, find_child, has, layers_with, listed
+from nnpedia.locating import Located
 from nnpedia.misnamed import missing_host, missing_value, refuse_unknown
 from nnpedia.sizes import axis_sizes, evaluate
 from nnpedia.values import Value
@@ -59,9 +60,12 @@ class Hosting:
         return next(self.module.parameters()).device
 
     @property
-    def places(self) -> dict[str, str]:
-        """Value name to nnsight location, filled as values are first read."""
-        return self.__dict__.setdefault("_places", {})
+    def places(self) -> dict[Located, str]:
+        """Value to nnsight location, filled as values that always have the same one are first read."""
+        known: dict[Located, str] | None = self.__dict__.get("_places")
+        if known is None:
+            known = self.__dict__["_places"] = {}
+        return known
 
     @property
     def place(self) -> str:
@@ -157,7 +161,7 @@ class Host(Hosting, Envoy):
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes along: not what this process keeps about the tree, which does not pickle."""
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("_model", "_inside")}
+        return {name: value for name, value in state.items() if name not in ("_model", "_inside", "_places")}
 
     @property
     def block(self) -> Host:

@@ -25,11 +25,16 @@ class Located(property):
 
     #: Whether every call of the host reaches the place.
     always = True
+    address: Address | None
 
     def __init__(self, name: str, spec: ValueSpec) -> None:
         super().__init__()
         self.name, self.spec = name, spec
         self.address = None if spec.at is None else parse(spec.at)
+        #: Whether some families or loads are without it.
+        #: Whether it is all that a call gives.
+        self.whole = self.address is not None and self.address.access == "output" and not self.address.index
+        self.conditional = spec.absent is not None or bool(spec.needs)
 
     def check_declared(self, host: Hosting) -> None:
         """Raise `Unavailable` where the spec already says this block or load has no such value."""
@@ -61,8 +66,8 @@ class Located(property):
 
     def locate(self, host: Hosting) -> str:
         """The nnsight location of the value, such as `model.model.layers.1.mlp.experts.input`."""
-        known = host.places.get(self.name)
-        if known is not None and self.always:
+        known = host.places.get(self)
+        if known is not None:
             return known
         address = self._address
         try:
@@ -91,7 +96,7 @@ class Located(property):
             catch_up(location, around)
         # A nested operation is instrumented anew in every run, and one that some calls pass by is counted anew.
         if len(address.operations) < 2 and self.always:
-            host.places[self.name] = location
+            host.places[self] = location
         return location
 
     def descend(self, host: Hosting) -> Any:

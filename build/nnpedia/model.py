@@ -241,9 +241,10 @@ class StandardizedTransformer(TransformersModel, Host):
 
     def call(self) -> Call:
         """The forward call in progress; raises `OutsideTrace` when none is."""
-        if self._current is None:
+        call = self.progress.call
+        if call is None:
             raise OutsideTrace("no forward call is running")
-        return self._current
+        return call
 
     def step(self) -> Call:
         """The call of the step that the running trace code is in, waited for when it has not begun."""
@@ -256,7 +257,7 @@ class StandardizedTransformer(TransformersModel, Host):
 
     def overwrites(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies in the buffers of the running call's cache, which the next call writes over."""
-        call = self._current
+        call = self.progress.call
         if call is None or call.buffers is None:
             return False
         held = [each for layer in call.buffers.layers for each in vars(layer).values()]

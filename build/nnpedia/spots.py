@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nnsight.intervention.interleaver import Interleaver
+from nnsight.intervention.interleaver import EarlyStopException, Event, Interleaver, Pending
 
 Places = tuple[str, str, str]  # where a call's inputs, its gate and its output are shown
 
@@ -30,18 +30,18 @@ class Live:
 
 
 class Spot:
-    """A call that somebody may wait at: before it (its inputs, its gate) or after it (its output).
+    """A call that somebody may wait at: before it (its inputs, its gate), within it (what it calls) or after it.
 
     `entered` and `left` are how often it went by in this run with nobody there. What a call touches has long left
     the processor's cache: hence the slots.
     """
 
-    __slots__ = ("after", "before", "entered", "left", "live", "places")
+    __slots__ = ("after", "before", "entered", "left", "live", "places", "within")
 
     def __init__(self, places: Places = ("", "", "")) -> None:
         self.places = places
         self.live = Live()
-        self.before = self.after = False
+        self.before = self.after = self.within = False
         self.entered = self.left = 0
 
 
@@ -52,6 +52,8 @@ class Counts(dict[str, int]):
         super().__init__()
         self.spots, self.calls = spots, calls
 
+    # What `super()` would take is asked for by name: these run with cold caches, several times for each value read.
+
     def passed(self, place: str) -> int:
         """The visits that only the spot counted."""
         spot = self.spots.get(place)
@@ -60,13 +62,17 @@ class Counts(dict[str, int]):
         return spot.left if place == spot.places[2] else spot.entered
 
     def get(self, place: str, default: Any = 0) -> Any:
-        return super().get(place, default) + self.passed(place)
+        return dict.get(self, place, default) + self.passed(place)
 
     def __getitem__(self, place: str) -> int:
-        return super().get(place, 0) + self.passed(place)
+        return dict.get(self, place, 0) + self.passed(place)
 
     def __setitem__(self, place: str, count: int) -> None:
-        super().__setitem__(place, count - self.passed(place))
+        dict.__setitem__(self, place, count - self.passed(place))
+
+    def visited(self, place: str) -> None:
+        """Count one visit more."""
+        dict.__setitem__(self, place, dict.get(self, place, 0) + 1)
 
     def keys(self) -> Any:
         """The places that were reached; of these a copy is made when trace code starts."""
@@ -85,7 +91,10 @@ class Counts(dict[str, int]):
 class Watching(Interleaver):
     """nnsight's interleaver, telling the spots where somebody waits."""
 
-    def __init__(self, fragments: Any = None) -> None:
+    counts: Counts
+    fragments: Any
+
+    def __init__(self, fragments: Any) -> None:
         self.live = Live()
         self.spots: dict[str, Spot] = {}  # by each of its places
         self.calls: dict[str, Spot] = {}  # by the last of them
@@ -105,8 +114,46 @@ class Watching(Interleaver):
         """Tell the spots whether a worker waits there now."""
         for spot in self.told:
             if spot not in self.watched:
-                spot.before = spot.after = False
+                spot.before = spot.within = spot.after = False
         self.told = self._mark(self.parked)
+
+    def handle(self, provider: str, value: Any) -> Any:
+        """nnsight's `handle`, shorter where one worker is all there is to serve: a trace of one block, without edits.
+
+        Every value that is read comes through here right after the weights of a block went through the processor's
+        cache, so what it takes is the code and the tables it touches more than what it does with them.
+        """
+        mediators = self.mediators
+        if len(mediators) != 1 or self.observers or self.defer_exceptions or self.fragments.enabled:
+            return super().handle(provider, value)
+        mediator = mediators[0]
+        pending = before = mediator.pending
+        if pending is not None and pending.provider == provider:
+            try:
+                if pending.event is Event.VALUE and pending.iteration == mediator.occurrence(provider):
+                    if mediator.iteration:
+                        mediator.iteration = None
+                    pending = mediator.pending = mediator.switch(value)
+                if pending is not None and pending.provider == provider:  # it assigns, or skips what comes next
+                    value = mediator.handle(provider, value)
+                    pending = mediator.pending
+            except EarlyStopException:  # it ends what follows this place: the visit itself is finished first
+                mediator.pending = None
+                self._reindex_parked()
+                self.counts.visited(provider)
+                raise
+            if pending is not before:
+                self._moved(pending)
+        self.counts.visited(provider)
+        return value
+
+    def _moved(self, pending: Pending | None) -> None:
+        """Tell the spots where the only worker waits now."""
+        here = self.__dict__
+        for spot in self.told:
+            spot.before = spot.within = spot.after = False
+        here["parked"] = waits = set() if pending is None or pending.provider is None else {pending.provider}
+        here["told"] = self._mark(waits)
 
     def _mark(self, places: Iterable[str]) -> list[Spot]:
         marked = []
@@ -116,8 +163,10 @@ class Watching(Interleaver):
                 marked.append(spot)
                 if place == spot.places[2]:
                     spot.after = True
-                else:
+                elif place in spot.places:
                     spot.before = True
+                else:
+                    spot.within = True
         return marked
 
     def watch(self, spot: Spot, *others: str) -> None:
@@ -134,7 +183,7 @@ class Watching(Interleaver):
 
     def reindex(self) -> None:
         for spot in self.watched:
-            spot.before = spot.after = False
+            spot.before = spot.within = spot.after = False
         self.watched = set()
         super().reindex()
         self.watched = set(self._mark(self.observers))

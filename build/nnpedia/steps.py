@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nnsight.intervention.interleaver import Mediator, OutOfOrderError
+from nnsight.intervention.interleaver import Event, Mediator, OutOfOrderError, Pending
 
 from nnpedia.forwards import inside
 
@@ -22,9 +22,15 @@ if TYPE_CHECKING:
 
 def served(host: Hosting, location: str) -> Any:
     """What the forward of this step has at a location; raises `OutOfOrderError` when it had passed it."""
-    root = host.root
-    step = _step(root, location)
-    value = Mediator.value(location)
+    return awaited(host.root, Mediator.current(location), location)
+
+
+def awaited(root: StandardizedTransformer, mediator: Mediator, location: str) -> Any:
+    """`served`, asked by the trace code that `mediator` runs."""
+    step = _step(root, mediator)
+    wanted = mediator.wanted(location)
+    mediator.flush()
+    value = mediator.worker.parent.switch(Pending(Event.VALUE, location, wanted))
     _refuse_later(root, step, location)
     return value
 
@@ -33,21 +39,22 @@ def drilled(host: Hosting, node: Any, wanted: frozenset[str] | None) -> Any:
     """The operations inside the function an operation calls, which is known once the forward calls it."""
     root = host.root
     catch_up(f"{node.path}.fn", node.path)
-    step = _step(root, node.path)
+    step = _step(root, Mediator.current(node.path))
     operations = inside(node, wanted)
     _refuse_later(root, step, node.path)
     return operations
 
 
-def _step(root: StandardizedTransformer, location: str) -> int:
+def _step(root: StandardizedTransformer, mediator: Mediator) -> int:
     """The step that the running trace code is in."""
-    step = Mediator.current(location).iteration
+    step = mediator.iteration
     return root.call().index if step is None else step  # once it has been served something: the forward in progress
 
 
 def _refuse_later(root: StandardizedTransformer, step: int, location: str) -> None:
     """Raise `OutOfOrderError` when a later forward than this step's has answered a request."""
-    if root.running and root.call().index > step:
+    call = root.progress.call
+    if call is not None and call.index > step:
         raise OutOfOrderError(f"{location} was passed in step {step}")
 
 

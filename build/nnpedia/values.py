@@ -26,11 +26,12 @@ from nnpedia.late import too_late
 from nnpedia.layout import Pattern, parse_pattern
 from nnpedia.locating import Located
 from nnpedia.readers import READERS
-from nnpedia.steps import served
+from nnpedia.steps import awaited, served
 from nnpedia.watched import watch
 
 if TYPE_CHECKING:
     from nnpedia.hosts import Hosting
+    from nnpedia.model import StandardizedTransformer
 
 
 @dataclass(frozen=True)
@@ -68,17 +69,22 @@ class Value(Located):
             kind: Value(name, spec.model_copy(update={"at": at, "by_class": {}}), axes, pattern)
             for kind, at in spec.by_class.items()
         }
+        #: Whether some hosts, or some calls, have the value in another place.
+        self.moves = bool(self.by_class) or self.decoded is not None
+        #: Whether what the call holds there is the value as it stands.
+        self.plain = pattern is None and spec.scale is None and not spec.copies
         self.__doc__ = f"{spec.layout} [{' '.join(axes)}]: {spec.says}."
 
     def __get__(self, host: Hosting | None, owner: type | None = None) -> Any:
         if host is None:
             return self
         try:
-            if host.derives:
-                host.prepare(self.name)
-            value = self._here(host)._read(host)
-            if host.derives:
-                host.keep(self.name, value)
+            here = self._here(host) if self.moves else self
+            if not host.derives:
+                return here._read(host)
+            host.prepare(self.name)
+            value = here._read(host)
+            host.keep(self.name, value)
             return value
         except OutOfOrderError:
             too_late(host, self.name)
@@ -105,30 +111,31 @@ class Value(Located):
         return self.decoded if host.root.step().decodes else self
 
     def _read(self, host: Hosting) -> Any:
-        mediator = self._enter(host)
+        root = host.root
+        mediator = self._enter(host, root)
         if self.address is None:
             known = READERS[str(self.spec.reader)]
             worked_out = known.read(host)
             if known.write is None:
                 watch(mediator, worked_out, partial(self._refuse, host, "an edit in place changes nothing"))
             return worked_out
-        location = self.locate(host)
-        occurrence = mediator.wanted(location)
+        location = host.places.get(self) or self.locate(host)
         waiting = mediator.transform
-        if waiting is not None and waiting.key == (self, location, occurrence):
+        if waiting is not None and waiting.key == (self, location, mediator.wanted(location)):
             return waiting.view
-        raw = served(host, location)
-        native = self.take(host, raw)
-        view, rows = self._split(host, native)
-        if refuses_edits(view) or host.root.overwrites(view):
+        raw = awaited(root, mediator, location)
+        native = raw if self.whole and isinstance(raw, Tensor) else self.take(host, raw)
+        view, rows = (native, None) if self.plain else self._split(host, native)
+        asks = view.requires_grad
+        if (asks and refuses_edits(view)) or root.overwrites(view):
             view = view.clone()
-        elif self._address.access != "output" and view.requires_grad:
+        elif asks and self._address.access != "output":
             view = view.view_as(view)  # others may read the same tensor: its gradient here is that of this call only
         if view is not native and (view.requires_grad or not shares(view, native)):
             # An in-place edit of a copy would be lost, and a view the model does not go on with gets no
             # gradient: so what was handed out goes back when the trace moves on.
             back = partial(self._back, host, raw, native, view, rows, view._version)
-            mediator.transform = WriteBack(back, view, self, location, occurrence)
+            mediator.transform = WriteBack(back, view, self, location, mediator.wanted(location))
         if self.spec.indexes is not None:
             watch(mediator, view, partial(check_range, self, host, view))
         return view
@@ -142,7 +149,7 @@ class Value(Located):
         )
 
     def _write(self, host: Hosting, value: Any) -> None:
-        self._enter(host)
+        mediator = self._enter(host, host.root)
         if self.address is None:
             write = READERS[str(self.spec.reader)].write
             if write is None:
@@ -150,7 +157,7 @@ class Value(Located):
             write(host, value)
             return
         location = self.locate(host)
-        raw = served(host, location)
+        raw = awaited(host.root, mediator, location)
         native = self.take(host, raw)
         current, rows = self._split(host, native)
         value = fitting(self, host, value, current)
@@ -162,15 +169,16 @@ class Value(Located):
         told = f"{self.name} is derived from other values, and {why}: edit what it is made of, or a clone"
         raise ReadOnly(told, where=host.place)
 
-    def _enter(self, host: Hosting) -> Mediator:
+    def _enter(self, host: Hosting, root: StandardizedTransformer) -> Mediator:
         if not host.interleaver.interleaving:
             raise OutsideTrace(
                 f"{self.name} exists only while the model runs: read it inside `with model.trace(prompt):`",
                 where=host.place,
             )
-        self.check_declared(host)
+        if self.conditional:
+            self.check_declared(host)
         mediator = Mediator.current(f"{host.path}.{self.name}")
-        host.root.asked.setdefault(id(mediator), []).append((host, self.name))
+        root.asked.setdefault(id(mediator), []).append((host, self.name))
         return mediator
 
     def _repacked(self, host: Hosting, raw: Any, native: Tensor, value: Tensor, rows: Rows | None) -> Any:
