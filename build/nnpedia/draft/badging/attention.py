@@ -62,8 +62,15 @@ def _clipped(draft: Draft) -> bool:
 
 
 def _heads(draft: Draft) -> list[tuple[int, int]]:
-    sizes = [kind.attention.sizes for kind, _ in attentions_of(draft) if kind.attention]
-    return [(one["num_heads"], one["num_kv_heads"]) for one in sizes if "num_kv_heads" in one]
+    """For each attention, its heads of queries and of keys; keys that are copied for every query count once."""
+    found = []
+    for kind, _ in attentions_of(draft):
+        if kind.attention is None or "num_kv_heads" not in kind.attention.sizes:
+            continue
+        keys = kind.attention.targets.get("attention_keys", [])
+        own = len(keys[0].transpose(0, 1).flatten(1).unique(dim=0)) if keys else kind.attention.sizes["num_kv_heads"]
+        found.append((kind.attention.sizes["num_heads"], own))
+    return found
 
 
 @badge("grouped-query-attention")
