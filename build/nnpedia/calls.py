@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ class Call:
 
     `cache` is the one it continues, when it was given one that holds something. `kept` are the positions that
     `logits_to_keep` picks one by one, when it does. `buffers` is a cache that later calls write over in place.
+    `options` are what the load runs, as far as they were asked for in this call, which does not change them.
     """
 
     index: int
@@ -27,6 +28,7 @@ class Call:
     cache: Any = None
     kept: torch.Tensor | None = None
     buffers: Any = None
+    options: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def decodes(self) -> bool:

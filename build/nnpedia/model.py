@@ -161,6 +161,14 @@ class StandardizedTransformer(TransformersModel, Host):
 
     def load_option(self, option: str) -> str | None:
         """What this load runs of an option; `None` for one that its class does not give a choice of."""
+        call = self.progress.call
+        if call is None:
+            return self._chosen(option)
+        if option not in call.options:
+            call.options[option] = self._chosen(option)
+        return call.options[option]
+
+    def _chosen(self, option: str) -> str | None:
         if option == "experts_implementation" and not self.has_experts_choice:
             return None
         choice = getattr(self.text_config, LOAD_OPTIONS[option], None)
