@@ -79,6 +79,11 @@ MALFORMED = {
         "residual_sun",
         "no 'residual_sun'; did you mean 'residual_sum'",
     ),
+    "a value listed twice": (
+        "order:\n  mlp: [mlp_neurons, mlp_neurons, mlp_output]",
+        "mlp: [",
+        "order: mlp_neurons is listed twice",
+    ),
     "a part that is not there": ("parts: [atention]", "parts:", "no 'atention'; did you mean 'attention'"),
     "names of a host that is not there": ("names:\n  modle: {a: b}", "modle", "no 'modle'; did you mean 'model'"),
     "a size of an axis that is not there": ("sizes:\n  hiden_size: [config.x]", "hiden_size", "'hidden_size'"),

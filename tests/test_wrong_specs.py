@@ -75,6 +75,20 @@ def test_verification_finds_it_at_its_line(tmp_path: Path, kind: str) -> None:
     assert any(f"llama/family.yml:{line}" in text for text in found), found
 
 
+def test_an_order_that_is_not_the_forwards_is_found_at_its_line(tmp_path: Path) -> None:
+    said = "  mlp: [mlp_output, mlp_neurons]\n"
+    families = wrong_family(tmp_path, "mlp", "    mlp_output: {at: output}\n")
+    file = families / "llama" / "family.yml"
+    file.write_text(f"{file.read_text()}order:\n{said}")
+    problems = verify(load_family(families / "llama"), loader(families), PROMPT).problems
+    assert [(problem.where.rpartition(":")[2], problem.what) for problem in problems] == [
+        (
+            str(file.read_text().count("\n")),
+            "in the forward of block 0, mlp_neurons comes before mlp_output, not after it: say so in `order`",
+        )
+    ]
+
+
 def test_support_asks_the_forward_and_not_the_spec(tmp_path: Path) -> None:
     """What a spec declares of loads is what is being tested, so it is not believed."""
     families = wrong_family(tmp_path, "self_attn", NEEDLESS + NEEDY)

@@ -238,8 +238,11 @@ class _Merged:
         """Put the listed values of a host in the listed order, in the places that they take up together."""
         for host, names in spec.order.items():
             _known(host, self.values, source, (*under, "order", host))
-            for name in names:
+            self.lines["order", host, ""] = source.where(*under, "order", host)
+            for index, name in enumerate(names):
                 _known(name, self.values[host], source, (*under, "order", host))
+                if name in names[:index]:
+                    raise SpecError(f"order: {name} is listed twice", where=source.where(*under, "order", host, index))
             listed, table = iter(names), self.values[host]
             self.values[host] = {name: table[name] for name in (next(listed) if at in names else at for at in table)}
 

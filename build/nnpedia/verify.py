@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nnpedia.errors import NnpediaError, Unavailable, place
+import torch
+
+from nnpedia.errors import NnpediaError, ReadTooLate, Unavailable, place
 from nnpedia.family import Family
 from nnpedia.laws import Measured, applies, measure, values_of
-from nnpedia.observe import Spot, read, shape_of, spots_of
+from nnpedia.observe import Spot, asked_host, observe, read, shape_of, spots_of
 from nnpedia.pagecode import apart, running
 from nnpedia.record import LawFact, Load, Problem, SnippetFact
 from nnpedia.support import probing
@@ -163,7 +165,9 @@ def _try_writes(family: Family, load: LoadModel, prompt: str, checked: Checked) 
     clean = read(model, [LOGITS], prompt)[LOGITS]
     if isinstance(clean, NnpediaError):
         return
-    for spot in spots_of(model, [kind.layers[0] for kind in block_kinds(model)]):
+    first = [kind.layers[0] for kind in block_kinds(model)]
+    checked.problems += [problem for layer in first for problem in _out_of_order(family, model, layer, prompt)]
+    for spot in spots_of(model, first):
         pair, seen = spot[1:], checked.shapes.get(spot)
         if isinstance(seen, Unavailable) and seen.layers:
             continue
@@ -177,6 +181,32 @@ def _try_writes(family: Family, load: LoadModel, prompt: str, checked: Checked) 
     after = read(model, [LOGITS], prompt)[LOGITS]
     if isinstance(after, NnpediaError) or not after.equal(clean):
         checked.problems.append(Problem(where=str(family.notes.name), what="a write outlived its trace"))
+
+
+def _out_of_order(family: Family, model: StandardizedTransformer, layer: int, prompt: str) -> list[Problem]:
+    """The first value of a block that a forward has passed once it is asked for in the order the spec gives."""
+    found: list[Problem] = []
+    names = [name.split(".") for name in model.forward_order()]
+
+    def task() -> None:
+        before = ""
+        for host, name in names:
+            spot = (None if host == "model" else layer, host, name)
+            try:
+                getattr(asked_host(model, spot), name)
+            except ReadTooLate:
+                section = "order" if ("order", host, "") in family.lines else "values"
+                where = family.where(section, host, "" if section == "order" else name)
+                what = f"in the forward of block {layer}, {name} comes before {before}, not after it: say so in `order`"
+                found.append(Problem(where=where, what=what))
+                return
+            except NnpediaError:
+                continue
+            before = name
+
+    with torch.no_grad():
+        observe(model, [task], prompt)
+    return found
 
 
 def _write_problem(family: Family, pair: Pair, write: Write) -> str | None:
