@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from forged import each_family, spec
+from forged import folder as folder_of
 from small_families import ROOT
 from transformers import CONFIG_MAPPING
 
 from nnpedia import checkpoints
 from nnpedia.checking import check_family
 from nnpedia.checkpoints.stated import knows, unknown_keys
+from nnpedia.draft.opening import open_subject
 from nnpedia.errors import SpecError
 from nnpedia.family import load_family
 
@@ -109,6 +112,16 @@ def test_a_build_refuses_what_it_is_said_of_and_nothing_else(tmp_path: Path, kin
     assert list(refused) == [harmed]
     assert where in refused[harmed]
     assert refused[harmed].endswith(said)
+
+
+def test_a_draft_states_no_key_that_means_nothing(tmp_path: Path) -> None:
+    """A config on the Hub may have any key: one that the class does not know would be refused in the draft."""
+    shutil.copytree(folder_of("llama"), tmp_path / "llama")
+    config = tmp_path / "llama" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"zzz": 1, "mlp_bias": True}))
+    stated = open_subject(str(tmp_path / "llama")).stated
+    assert stated["mlp_bias"]
+    assert "zzz" not in stated
 
 
 @each_family
