@@ -53,7 +53,7 @@ def _beside(draft: Draft, bases: Sequence[Family]) -> list[tuple[int, Draft]]:
             for pair, one in draft.said.items()
         }
         prefer_base(said, base)
-        found.append((index, replace(draft, base=base, said=said, laws=dict(draft.laws))))
+        found.append((index, replace(draft, base=base, said=said, laws=dict(draft.laws), orders=dict(draft.orders))))
     return found
 
 

@@ -44,6 +44,7 @@ class Draft:
         said: Every value of the blocks: proven, absent, or not worked out and why.
         laws: Host and law to the form that holds; `None` where none was found.
         problems: What the last check still says.
+        orders: Host to its values in the order a forward gives them, where a check found another.
     """
 
     subject: Subject
@@ -60,6 +61,7 @@ class Draft:
     subtitle: str = "Drafted from a live model; what sets it apart is not written yet."
     about: str = ""
     notes: str = ""
+    orders: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -190,10 +192,23 @@ def _check(draft: Draft, family: Family, load: Load) -> bool:
     changed = False
     draft.problems = verify(family, load, PROMPT).problems
     for problem in draft.problems:
+        changed = _reordered(draft, problem, family) or changed
         for pair in _blamed(draft, problem):
             if _next_place(draft, pair, problem.what):
                 changed = True
     return changed or _without_law(draft, family)
+
+
+def _reordered(draft: Draft, problem: Problem, family: Family) -> bool:
+    """Put a value before the one a check saw it come before; whether the problem was of that kind."""
+    told = re.search(r"(\w+) comes before (\w+), not after it", problem.what)
+    host = next((host for host, table in family.values.items() if told and {*told.groups()} <= {*table}), None)
+    if told is None or host is None:
+        return False
+    order = [name for name in family.values[host] if name != told.group(1)]
+    order.insert(order.index(told.group(2)), told.group(1))
+    draft.orders[host] = order
+    return True
 
 
 def _without_law(draft: Draft, family: Family) -> bool:

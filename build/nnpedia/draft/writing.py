@@ -49,6 +49,10 @@ def spec_of(draft: Draft) -> dict[str, Any]:
         spec["order"] = {"linear_attn": order}
     if _shared_first(draft):
         spec.setdefault("order", {})["mlp"] = ["shared_expert_output", "routed_output"]
+    for host, whole in draft.orders.items():
+        given = (base.values if base else seen.vocabulary.values)[host]
+        if moved := [name for name, before in zip(whole, given, strict=True) if name != before]:
+            spec.setdefault("order", {})[host] = moved
     laws: dict[str, dict[str, Any]] = {}
     for (host, name), entry in exceptions(draft, base.laws if base else seen.vocabulary.laws):
         laws.setdefault(host, {})[name] = entry
