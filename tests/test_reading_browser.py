@@ -16,7 +16,10 @@ pytestmark = pytest.mark.browser
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 #: Pages of each kind: a path, or the folder whose first page stands for the others.
 PAGES = (".", "families/gpt2", "families/phimoe", "families/qwen3_next", "matrix", "values/*", "compare")
-PLAIN = ("families", "values", "laws", "laws/*", "readers", "badges", "badges/*", "library", "reuse", "getting-started")
+PLAIN = (
+    "families", "values", "laws", "laws/*", "readers", "badges", "badges/*", "library", "reuse", "getting-started",
+    "add-a-family", "guarantees", "versions", "coverage", "translate", "cluster",
+)  # fmt: skip
 
 
 def one_of(public: Path, path: str) -> str | None:
