@@ -104,7 +104,7 @@ export function showRows(state) {
       sized = element("span", "nn-axes nn-axes--sized");
       row.cells[1].append(" ", sized);
     }
-    if (numbers) sized.replaceChildren(numbers.shape, ...(numbers.bytes === null ? [] : [element("small", "", inBytes(numbers.bytes))]));
+    if (numbers) sized.replaceChildren(numbers.shape, ...(numbers.bytes === null ? [] : [" ", element("small", "", inBytes(numbers.bytes))]));
     else if (sized && state.record) sized.replaceChildren();
     let why = "";
     if (!fact || fact.absent !== null) why = `not on ${state.choice.name}${fact?.absent ? `: ${fact.absent}` : ""}`;
