@@ -66,6 +66,11 @@ def test_a_row_says_what_has_changed_since(tmp_path: Path) -> None:
     assert html.count("drafting has changed since") == 1
     assert "2026-11-28" in html
     assert since("llama", score("llama"), inputs) == ["versions", "drafting", "engine", "vocabulary", "read"]
+    rows["gpt2"]["measured"] |= {"drafting": "of yore"}  # then it is so of every row, and is said once
+    write_table(Table(rows, {}), tmp_path / "coverage.json")
+    html = page(tmp_path, ["gpt2", "llama"])
+    assert "0 of 2 rows are up to date with all of these: drafting has changed since every" in " ".join(html.split())
+    assert "drafting has changed since</small>" not in html
 
 
 def test_what_a_row_depends_on_changes_its_digest_and_nothing_else(tmp_path: Path) -> None:
