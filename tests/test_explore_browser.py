@@ -74,6 +74,8 @@ def test_a_card_opens_on_hover_and_stays_on_click(visiting: Visiting) -> None:
     assert card.locator(".nn-facts-expression").inner_text() == "model.layers[1].self_attn.attention_scores"
     assert re.search(r"\[1 \d+ 64 64\]", card.inner_text())
     assert 'needs attn_implementation="eager"' in card.inner_text()
+    address = card.get_by_text("@attention_interface_1", exact=False).last
+    assert address.inner_html().count("<wbr>") == 2, "an address is cut where the card ends"
     assert "read, assign, edit in place" in card.inner_text().splitlines()  # and none of the row's links and buttons
     page.mouse.move(2, 2)
     card.wait_for(state="hidden")

@@ -156,11 +156,10 @@ function fill(card, facts, pinned) {
   for (const [term, says, code] of facts.rows) {
     if (!says && !code) continue;
     const told = make("dd", "", says);
-    if (code) told.append(make("code", "", code));
+    if (code) told.append(broken(make("code", "", ""), code, /(?<=[\w\]])(?=[.@][A-Za-z_])/));
     list.append(make("dt", "", term), told);
   }
-  const expression = make("code", "nn-facts-expression", "");
-  expression.append(...facts.expression.split(/(?=\.)/).flatMap((step) => [document.createElement("wbr"), step]));
+  const expression = broken(make("code", "nn-facts-expression", ""), facts.expression, /(?=\.)/);
   const foot = make("p", "nn-facts-foot", "");
   if (facts.expression) foot.append(make("button", "nn-facts-copy", "copy"));
   if (facts.link) foot.append(Object.assign(make("a", "nn-facts-link", facts.link.says), { href: facts.link.href }));
@@ -171,6 +170,12 @@ function fill(card, facts, pinned) {
   }
   for (const button of foot.querySelectorAll("button")) button.type = "button";
   card.replaceChildren(name, ...(facts.expression ? [expression] : []), make("p", "nn-facts-about", facts.about), list, foot);
+}
+
+// A name or an address that may be broken between its steps.
+function broken(node, text, between) {
+  node.append(...text.split(between).flatMap((step) => [document.createElement("wbr"), step]).slice(1));
+  return node;
 }
 
 async function copy(card) {
