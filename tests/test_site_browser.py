@@ -45,6 +45,14 @@ def test_no_name_is_cut_where_its_column_ends(visiting: Visiting, path: str) -> 
     assert page.evaluate(CUT) == []
 
 
+@pytest.mark.parametrize("path", ["values/self_attn.attention_probabilities", "laws/self_attn.scores"])
+def test_what_is_said_of_a_value_or_a_law_stands_on_nothing_else(visiting: Visiting, path: str) -> None:
+    for size in ("desk", "phone"):
+        page = visiting(size=size).open(path)
+        facts, below = page.locator("dl").first.bounding_box(), page.locator("h2").first.bounding_box()
+        assert facts["y"] + facts["height"] <= below["y"], f"on a {size}"
+
+
 @pytest.mark.parametrize("family", ["gpt2", "phimoe", "qwen3_next"])
 def test_a_value_row_is_reached_by_its_own_link_and_by_its_chip(visiting: Visiting, family: str) -> None:
     page = visiting().open(f"families/{family}")
