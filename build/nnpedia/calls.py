@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,21 +15,30 @@ CACHES = ("cache", "past_key_values", "cache_params")
 
 @dataclass(frozen=True)
 class Call:
-    """The forward call in progress: its count in this run, its rows, its length, each row's last real position.
+    """The forward call in progress: its count in this run, its rows, its length, and where its tokens are.
 
-    `cache` is the one it continues, when it was given one that holds something. `kept` are the positions that
-    `logits_to_keep` picks one by one, when it does. `buffers` is a cache that later calls write over in place.
+    `mask` is `[batch positions]`, when it was given one: it may cover cached tokens too. `cache` is the one it
+    continues, when it was given one that holds something. `kept` are the positions that `logits_to_keep` picks one by
+    one, when it does. `buffers` is a cache that later calls write over in place.
     `options` are what the load runs, as far as they were asked for in this call, which does not change them.
     """
 
     index: int
     batch: int
     seq: int
-    last: torch.Tensor
+    device: torch.device
+    mask: torch.Tensor | None = None
     cache: Any = None
     kept: torch.Tensor | None = None
     buffers: Any = None
     options: dict[str, str | None] = field(default_factory=dict)
+
+    @cached_property
+    def last(self) -> torch.Tensor:
+        """Each row's last real position `[batch]`, among the call's own."""
+        if self.mask is None:
+            return torch.full((self.batch,), self.seq - 1, device=self.device)
+        return torch.where(self.mask[:, -self.seq :] != 0, torch.arange(self.seq, device=self.device), 0).amax(-1)
 
     @property
     def decodes(self) -> bool:
@@ -51,18 +61,16 @@ def next_call(before: Call | None, args: tuple[Any, ...], kwargs: Mapping[str, A
     batch, seq = tokens.shape[:2]
     mask = kwargs.get("attention_mask")
     keep = kwargs.get("logits_to_keep")
-    if isinstance(mask, torch.Tensor) and mask.dim() == 2:
-        # A mask may cover cached tokens too; only the call's own positions count here.
-        last = torch.where(mask[:, -seq:] != 0, torch.arange(seq, device=tokens.device), 0).amax(-1)
-    else:
-        last = torch.full((batch,), seq - 1, device=tokens.device)
+    if not isinstance(mask, torch.Tensor) or mask.dim() != 2:
+        mask = None
     index = 0 if before is None else before.index + 1
     cache = next((kwargs[name] for name in CACHES if kwargs.get(name) is not None), None)
     kept = None
     if isinstance(keep, torch.Tensor):
         kept = torch.arange(seq, device=tokens.device)[keep.to(tokens.device)]
     buffers = cache if getattr(cache, "is_compileable", False) else None  # of one length, so that it compiles
-    return Call(index, batch, seq, last, cache if holds_a_past(cache) else None, kept, buffers)
+    past = cache if holds_a_past(cache) else None
+    return Call(index, batch, seq, tokens.device, mask, past, kept, buffers)
 
 
 def holds_a_past(cache: Any) -> bool:

@@ -140,24 +140,23 @@ def _state(envoy: Any) -> Any:
     return state if known else nn.install_controller(envoy)
 
 
-def inside(node: Any, wanted: frozenset[str] | None) -> Source:
-    """The operations inside the function that an operation calls, waited for; `None` wants them all.
+def inside(node: Any, wanted: frozenset[str] | None, ask: Callable[[str], Any] = Mediator.value) -> Source:
+    """The operations inside the function that an operation calls, which is asked for; `None` wants them all.
 
     Raises nnsight's `SourceNotAvailable` where there is no Python function.
     """
     sourced = node.envoy.interleaver.sourced
-    if wanted is None or sourced.get(node.path) is not None:
-        return node.source
-    sourced[node.path] = None
-    function = Mediator.value(f"{node.path}.fn")
-    if isinstance(function, torch.nn.Module) or function is nn.bind:
-        raise SourceNotAvailable(f"{node.name!r} calls no function of its own")
-    if sourced[node.path] is None:
-        sourced[node.path] = _inside_again(node, function, wanted)
+    if sourced.get(node.path) is None:
+        sourced[node.path] = None
+        function = ask(f"{node.path}.fn")
+        if isinstance(function, torch.nn.Module) or function is nn.bind:
+            raise SourceNotAvailable(f"{node.name!r} calls no function of its own")
+        if sourced[node.path] is None:
+            sourced[node.path] = _inside_again(node, function, wanted)
     return Source(node.envoy, node.path, sourced[node.path][1])
 
 
-def _inside_again(node: Any, function: Any, wanted: frozenset[str]) -> tuple[Any, Compiled]:
+def _inside_again(node: Any, function: Any, wanted: frozenset[str] | None) -> tuple[Any, Compiled]:
     """The bracketed function; as an earlier run made it where that called the same plain one."""
     kept = node.envoy.__dict__.setdefault("_inside", {})
     called, before, made = kept.get(node.path, (None, None, None))
@@ -165,7 +164,7 @@ def _inside_again(node: Any, function: Any, wanted: frozenset[str]) -> tuple[Any
         return made
     interleaver, path = node.envoy.interleaver, node.path
     shown = operation(lambda: (interleaver, path) if interleaver.interleaving else (None, None))
-    made = bracketed(function, shown, wanted)
+    made = nn.instrument(function, shown) if wanted is None else bracketed(function, shown, wanted)
     if isinstance(function, FunctionType) and function.__closure__ is None:  # it holds no tensor of this run
         kept[path] = (function, wanted, made)
     return made

@@ -8,7 +8,7 @@ one `Value` per standard name. The classes are keyed by the hosts' places in the
 from __future__ import annotations
 
 import operator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 #: What a recurrence's states are worked out from, beside the state it starts from.
 ENTERING = ("keys", "values", "betas", "decays")
+
+
+#: What a host keeps of its module and of its place in the tree, to be found again once the module is replaced.
+FOUND = ("places", "outermost", "_sizes")
 
 
 class Hosting:
@@ -59,13 +63,15 @@ class Hosting:
         """The device of the host's weights."""
         return next(self.module.parameters()).device
 
-    @property
+    @cached_property
     def places(self) -> dict[Located, str]:
         """Value to nnsight location, filled as values that always have the same one are first read."""
-        known: dict[Located, str] | None = self.__dict__.get("_places")
-        if known is None:
-            known = self.__dict__["_places"] = {}
-        return known
+        return {}
+
+    @cached_property
+    def outermost(self) -> dict[Located, tuple[Any, Any, Any]]:
+        """By value: how its module ran when it was last located inside the forward, and the operation it is at."""
+        return {}
 
     @property
     def place(self) -> str:
@@ -139,8 +145,8 @@ class Hosting:
 
     def forget(self) -> None:
         """Drop what was worked out from the module, which has been replaced."""
-        self.__dict__.pop("_places", None)
-        self.__dict__.pop("_sizes", None)
+        for name in FOUND:
+            self.__dict__.pop(name, None)
 
 
 class Host(Hosting, Envoy):
@@ -161,7 +167,7 @@ class Host(Hosting, Envoy):
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes along: not what this process keeps about the tree, which does not pickle."""
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("_model", "_inside", "_places")}
+        return {name: value for name, value in state.items() if name not in (*FOUND, "_model", "_inside")}
 
     @property
     def block(self) -> Host:

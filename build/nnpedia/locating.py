@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nnsight.intervention.source import SourceNotAvailable
+from nnsight.intervention.source import STATE, SourceNotAvailable
 from torch import Tensor
 
 from nnpedia.address import Address, parse
@@ -78,7 +78,7 @@ class Located(property):
         if address.operations:
             try:
                 chain = address.operations
-                node: Any = _operation(opened(envoy, frozenset(chain[:1])), chain[0])
+                node: Any = self._outermost(host, envoy, chain[0])
                 for depth, operation in enumerate(chain[1:], 1):
                     wanted = host.root.forwards.wanted(envoy.path, chain[:depth])
                     node, around = _operation(drilled(host, node, wanted), operation), node.path
@@ -98,6 +98,17 @@ class Located(property):
         if len(address.operations) < 2 and self.always:
             host.places[self] = location
         return location
+
+    def _outermost(self, host: Hosting, envoy: Any, operation: str) -> Any:
+        """The operation in the forward of the module; as it was found before, for as long as that runs as it did."""
+        here = envoy._module.__dict__
+        state = here.get(STATE)
+        body, routes, node = host.outermost.get(self, (None, None, None))
+        if node is None or state is None or body is not state.body or routes is not state.routes:
+            node = _operation(opened(envoy, frozenset([operation])), operation)
+            state = here[STATE]
+            host.outermost[self] = (state.body, state.routes, node)
+        return node
 
     def descend(self, host: Hosting) -> Any:
         """The envoy whose call or forward the address is about; raises `AddressError` naming the children there."""

@@ -54,21 +54,18 @@ class Counts(dict[str, int]):
 
     # What `super()` would take is asked for by name: these run with cold caches, several times for each value read.
 
-    def passed(self, place: str) -> int:
-        """The visits that only the spot counted."""
-        spot = self.spots.get(place)
-        if spot is None or place not in spot.places:
-            return 0
-        return spot.left if place == spot.places[2] else spot.entered
-
     def get(self, place: str, default: Any = 0) -> Any:
-        return dict.get(self, place, default) + self.passed(place)
+        return self[place] or default
 
     def __getitem__(self, place: str) -> int:
-        return dict.get(self, place, 0) + self.passed(place)
+        spot = self.spots.get(place)
+        count = dict.get(self, place, 0)
+        if spot is None or place not in spot.places:
+            return count
+        return count + (spot.left if place == spot.places[2] else spot.entered)
 
     def __setitem__(self, place: str, count: int) -> None:
-        dict.__setitem__(self, place, count - self.passed(place))
+        dict.__setitem__(self, place, count - self[place] + dict.get(self, place, 0))
 
     def visited(self, place: str) -> None:
         """Count one visit more."""
@@ -130,7 +127,8 @@ class Watching(Interleaver):
         pending = before = mediator.pending
         if pending is not None and pending.provider == provider:
             try:
-                if pending.event is Event.VALUE and pending.iteration == mediator.occurrence(provider):
+                reached = self.counts[provider] - mediator.counts_at_start.get(provider, 0)
+                if pending.event is Event.VALUE and pending.iteration == reached:
                     if mediator.iteration:
                         mediator.iteration = None
                     pending = mediator.pending = mediator.switch(value)

@@ -9,6 +9,7 @@ first, and what a later forward brings is refused.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nnsight.intervention.interleaver import Event, Mediator, OutOfOrderError, Pending
@@ -27,35 +28,22 @@ def served(host: Hosting, location: str) -> Any:
 
 def awaited(root: StandardizedTransformer, mediator: Mediator, location: str) -> Any:
     """`served`, asked by the trace code that `mediator` runs."""
-    step = _step(root, mediator)
+    step = mediator.iteration
+    if step is None:  # it has been served something: it is in the step of the forward in progress
+        step = root.call().index
     wanted = mediator.wanted(location)
     mediator.flush()
     value = mediator.worker.parent.switch(Pending(Event.VALUE, location, wanted))
-    _refuse_later(root, step, location)
+    call = root.progress.call
+    if call is not None and call.index > step:
+        raise OutOfOrderError(f"{location} was passed in step {step}")
     return value
 
 
 def drilled(host: Hosting, node: Any, wanted: frozenset[str] | None) -> Any:
     """The operations inside the function an operation calls, which is known once the forward calls it."""
-    root = host.root
     catch_up(f"{node.path}.fn", node.path)
-    step = _step(root, Mediator.current(node.path))
-    operations = inside(node, wanted)
-    _refuse_later(root, step, node.path)
-    return operations
-
-
-def _step(root: StandardizedTransformer, mediator: Mediator) -> int:
-    """The step that the running trace code is in."""
-    step = mediator.iteration
-    return root.call().index if step is None else step  # once it has been served something: the forward in progress
-
-
-def _refuse_later(root: StandardizedTransformer, step: int, location: str) -> None:
-    """Raise `OutOfOrderError` when a later forward than this step's has answered a request."""
-    call = root.progress.call
-    if call is not None and call.index > step:
-        raise OutOfOrderError(f"{location} was passed in step {step}")
+    return inside(node, wanted, partial(served, host))
 
 
 def catch_up(location: str, parent: str) -> None:

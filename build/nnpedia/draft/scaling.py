@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nnpedia.checkpoints.stated import knows
 from nnpedia.draft.depth import Sizes, layers, twice
 
 HIDDEN, HEADS, GROUPED, WIDTH = 96, 6, 2, 20
@@ -80,10 +81,17 @@ _FACTORS: tuple[tuple[str, float], ...] = (
 
 
 def forge_sizes(model_type: str, reference: Any, stated: Sizes) -> Iterator[Sizes]:
-    """Sizes to try in turn, each with the repairs of those before; the keys of a spec's `forge:`."""
+    """Sizes to try in turn, each with the repairs of those before; the keys of a spec's `forge:`.
+
+    A length that the class works out for itself is none of them, as a spec cannot state it.
+    """
     first = scaled(reference)
     for repair in _repairs(reference):
-        sizes = {key: value for key, value in {**first, **repair}.items() if value != "as it is"}
+        sizes = {
+            key: value
+            for key, value in {**first, **repair}.items()
+            if value != "as it is" and knows(type(reference), key)
+        }
         yield {**layers(model_type, reference, stated, sizes), **sizes}
     if again := twice(reference, first):
         yield {**first, **again}
