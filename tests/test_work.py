@@ -30,6 +30,7 @@ class Checkout:
 
     root: Path
     said: list[str] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
 
     @property
     def families(self) -> Path:
@@ -53,6 +54,8 @@ class Checkout:
     def _note(self, event: Event) -> None:
         if event.kind == "note":
             self.said.append(event.text)
+        if event.kind == "start":
+            self.begun.append(str(event.unit))
 
     def made(self, *names: str, **options: object) -> set[str]:
         """Build, and say which units were done."""
@@ -223,6 +226,21 @@ def test_records_come_in_the_order_of_the_spec(checkout: Checkout, monkeypatch: 
     checkout.made("llama")
     assert [each.origin.name for each in records.load_all(checkout.home)["llama"] if each.kind == "run"] == names
     assert all(path.is_relative_to(checkout.home) for path in checkout.root.rglob("run-*.json"))
+
+
+def test_real_weights_begin_first_and_what_has_none_last(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"llama": ["forge", "a", "b"], "gpt2": ["forge", "c"]}
+    monkeypatch.setattr("nnpedia.work.runnable_names", lambda family, hub=False: names[family.family])
+    monkeypatch.setattr("nnpedia.work._of_real_weights", lambda families: {("llama", "b"), ("gpt2", "c")})
+    checkout.build(workers=1)
+    assert checkout.begun[:5] == ["gpt2: c", "llama: b", "gpt2: forge", "llama: forge", "llama: a"]
+    assert all("at full size" in unit or ".md" in unit for unit in checkout.begun[5:])
+
+
+def test_the_weights_of_packages_and_of_public_checkpoints_are_real() -> None:
+    real = work._of_real_weights(load_families(ROOT / "families"))
+    assert {("llama", "SmolLM2-135M-Instruct"), ("llama", "meta-llama/Llama-3.1-8B")} <= real
+    assert not any(name.startswith("forge") for _, name in real)
 
 
 def test_public_checkpoints_run_when_asked_and_their_records_stay_while_they_hold(

@@ -9,7 +9,7 @@ build with nothing to do is quick.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -251,14 +251,24 @@ def _bring_up_to_date(bench: Bench, keys: Mapping[Unit, str], families: Mapping[
     for unit, key in keys.items():
         if not bench.force and records.is_fresh(bench.home, unit, key):
             outcomes[unit] = Outcome(unit, "fresh", _told_of(bench, unit, families))
-    missing = sorted((unit for unit in keys if unit not in outcomes), key=_longest_first)
+    real = _of_real_weights(families)
+    missing = sorted((unit for unit in keys if unit not in outcomes), key=lambda unit: _longest_first(unit, real))
     bench.tell(Event("plan", total=len(missing)))
     return outcomes | {outcome.unit: outcome for outcome in _produce(bench, missing, keys, families)}
 
 
-def _longest_first(unit: Unit) -> tuple[bool, int, Unit]:
-    """Runs before references, a family's first checkpoints (real weights) before its forged one."""
-    return unit.kind != "run", unit.position, unit
+def _of_real_weights(families: Mapping[str, Family]) -> set[tuple[str, str]]:
+    """Family and name of the checkpoints whose weights are trained: of their full size, unlike forged ones."""
+    return {
+        (name, own)
+        for name, family in families.items()
+        for own in (*(each.name for each in family.packages), *(each.id for each in family.checkpoints))
+    }
+
+
+def _longest_first(unit: Unit, real: Collection[tuple[str, str]]) -> tuple[bool, bool, int, Unit]:
+    """Runs before references, and of them those of real weights: one that begins late is waited for at the end."""
+    return unit.kind != "run", (unit.family, unit.name) not in real, unit.position, unit
 
 
 def _job(bench: Bench, number: int, unit: Unit, families: Mapping[str, Family]) -> Job:
