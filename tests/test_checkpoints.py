@@ -217,6 +217,7 @@ def test_a_pinned_revision_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path:
     family = SimpleNamespace(
         family="llama", packages=(), forge={}, variants={}, variant=(), architecture="LlamaForCausalLM",
         checkpoints=(SimpleNamespace(id=NAME, revision=COMMIT, dtype="float32", origin="published", config={}),),
+        folder=Path(__file__).parent.parent / "families" / "llama",
     )  # fmt: skip
     checkpoints.materialize(checkpoints.runnables(family, hub=True)[-1], family)  # type: ignore[arg-type]
     assert asked == [(NAME, COMMIT)]
