@@ -1,4 +1,5 @@
 // Cards: what a part has to say, on hover and focus; a click, a tap or Enter keeps it open, Escape closes it.
+import { broken } from "./explore-breaks.js";
 import { factsFor } from "./explore-facts.js";
 
 const PARTS = "[data-value], [data-module], [data-operator], [data-add]";
@@ -150,16 +151,21 @@ export function cards(root, state) {
 
 function fill(card, facts, pinned) {
   const make = (name, className, says) => Object.assign(document.createElement(name), { className, textContent: says });
+  const inCode = (className, pieces) => {
+    const made = make("code", className, "");
+    made.append(...pieces);
+    return made;
+  };
   const name = make("p", "nn-facts-name", facts.name);
   name.id = "nn-facts-name";
   const list = make("dl", "", "");
   for (const [term, says, code] of facts.rows) {
     if (!says && !code) continue;
     const told = make("dd", "", says);
-    if (code) told.append(broken(make("code", "", ""), code, /(?<=[\w\]])(?=[.@][A-Za-z_])/));
+    if (code) told.append(inCode("", broken(code, /(?<=[\w\]])(?=[.@][A-Za-z_])/)));
     list.append(make("dt", "", term), told);
   }
-  const expression = broken(make("code", "nn-facts-expression", ""), facts.expression, /(?=\.)/);
+  const expression = inCode("nn-facts-expression", broken(facts.expression, /(?=\.)/));
   const foot = make("p", "nn-facts-foot", "");
   if (facts.expression) foot.append(make("button", "nn-facts-copy", "copy"));
   if (facts.link) foot.append(Object.assign(make("a", "nn-facts-link", facts.link.says), { href: facts.link.href }));
@@ -170,12 +176,6 @@ function fill(card, facts, pinned) {
   }
   for (const button of foot.querySelectorAll("button")) button.type = "button";
   card.replaceChildren(name, ...(facts.expression ? [expression] : []), make("p", "nn-facts-about", facts.about), list, foot);
-}
-
-// A name or an address that may be broken between its steps.
-function broken(node, text, between) {
-  node.append(...text.split(between).flatMap((step) => [document.createElement("wbr"), step]).slice(1));
-  return node;
 }
 
 async function copy(card) {

@@ -1,4 +1,5 @@
 // What of a page is a checkpoint's own, put there from its record: sizes, config, printout, and its values' rows.
+import { broken } from "./explore-breaks.js";
 import { Float } from "./explore-record.js";
 import { counted, inBytes } from "./explore-numbers.js";
 
@@ -40,7 +41,7 @@ function showConfig(box, record) {
 }
 
 // A name that may be broken after its underscores.
-const steps = (name) => name.split(/(?<=[^_]_)(?=[^_])/).flatMap((step) => [element("wbr", ""), step]).slice(1);
+const steps = (name) => broken(name, /(?<=[^_]_)(?=[^_])/);
 
 function configTable(rows) {
   const cell = (name, scope, text) => {
