@@ -31,7 +31,8 @@ def entries() -> dict[str, Entry]:
 
 @pytest.fixture(scope="module")
 def files(entries: dict[str, Entry]) -> dict[str, str]:
-    return reuse.data(entries, load_badges(FAMILIES))
+    of_each = {name: text for entry in entries.values() for name, text in reuse.family_data(entry).items()}
+    return reuse.data(entries, load_badges(FAMILIES)) | of_each
 
 
 def loaded(files: dict[str, str], name: str) -> Any:

@@ -72,7 +72,7 @@ def test_links_of_plain_pages_lead_to_files_of_the_site(entry: Entry) -> None:
 
 def test_the_page_offers_what_is_made(entry: Entry) -> None:
     html = str(pages.family_page(entry, BADGES, {}).html)
-    made = {**reuse.forms({"phimoe": entry}, BADGES, []), **reuse.data({"phimoe": entry}, BADGES)}
+    made = reuse.forms({"phimoe": entry}, BADGES, []) | reuse.family_data(entry)
     for name in ("phimoe.ipynb", "phimoe.md"):
         assert f'href="{name}"' in html
         assert f"families/phimoe/{name}" in made
@@ -142,6 +142,10 @@ def test_the_library_page_tells_of_what_the_package_exports() -> None:
 def test_llms_txt_links_to_plain_text(entry: Entry) -> None:
     text = guides(entry)["llms.txt"]
     links = re.findall(r"\]\(([^)]+)\)", text)
-    made = {**reuse.forms({"phimoe": entry}, BADGES, [page()]), **reuse.data({"phimoe": entry}, BADGES)}
+    made = {
+        **reuse.forms({"phimoe": entry}, BADGES, [page()]),
+        **reuse.data({"phimoe": entry}, BADGES),
+        **reuse.family_data(entry),
+    }
     assert set(links) <= set(made)
     assert text.startswith("# nnpedia\n\n> ")

@@ -123,7 +123,13 @@ spec = notes.with_name("family.yml")
 spec.write_text(spec.read_text().replace("title: ", "title: Renamed ", 1))
 assert {"index.html", "families/phimoe/index.html"} <= again(), "what names the family says its new name"
 assert "Renamed" in (site / "index.html").read_text()
+notes.write_text("A last sentence.\\n\\n" + words.replace("## ", "## Newly called ", 1))
+assert again() >= {"index.html"}, "every snippet has run again"
 """
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_server_makes_again_what_changed_and_nothing_else(checkout: Path, tmp_path: Path) -> None:
@@ -133,3 +139,13 @@ def test_a_server_makes_again_what_changed_and_nothing_else(checkout: Path, tmp_
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert "'dirty' build" not in done.stderr
+    shutil.rmtree(tmp_path / "home" / "kept")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "cold")],
+        cwd=checkout, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    served, made = contents(tmp_path / "served"), contents(tmp_path / "cold")
+    assert b"Newly called" in made["families/llama/index.html"]
+    assert served.keys() == made.keys()
+    assert [name for name in made if served[name] != made[name]] == []

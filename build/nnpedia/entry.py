@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
 from pathlib import Path
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from nnpedia.checkpoints import runnable_names
 from nnpedia.documents import Read, documents, name_of
 from nnpedia.errors import place
 from nnpedia.family import Family, load_families
 from nnpedia.fences import read_document
+from nnpedia.kept import Kept, digest_of
 from nnpedia.lineages import Kin, kin_of, load_lineages
 from nnpedia.placing import runs_placed
 from nnpedia.record import Reference, Run, SnippetFact
-from nnpedia.records import load_all
+from nnpedia.records import contents, read_as
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
-    """One family: what its folder says and what its records found."""
+    """One family: what its folder says and what its records found.
+
+    No entry is equal to another, so that what follows from one is kept beside it: see `once`.
+    """
 
     family: Family
     spec: str = ""  # family.yml, as written
@@ -56,26 +65,58 @@ class Entry:
             for snippet in run.snippets
         ]
 
+    @cached_property
+    def apart(self) -> Entry:
+        """The same apart from the words of its notes: of a snippet only whether it ran, and was right."""
+        runs = [run.model_copy(update={"snippets": [_wordless(each) for each in run.snippets]}) for run in self.runs]
+        return replace(self, notes="", runs=runs)
+
     @property
     def real(self) -> list[Run]:
         """The runs whose weights were trained."""
         return [run for run in self.runs if run.origin.source in ("package", "hub")]
 
 
+def once(work_out: Callable[[Entry], T]) -> Callable[[Entry], T]:
+    """Work out what follows from an entry alone once, for as long as the entry is there; nobody may change it."""
+    known: WeakKeyDictionary[Entry, T] = WeakKeyDictionary()
+
+    @wraps(work_out)
+    def told(entry: Entry) -> T:
+        if entry not in known:
+            known[entry] = work_out(entry)
+        return known[entry]
+
+    return told
+
+
 def load_entries(
-    families: Path, home: Path, say: Callable[[str], None] = lambda line: None, *, stale: bool = False
-) -> dict[str, Entry]:
+    families: Path, home: Path, say: Callable[[str], None] = lambda line: None, *, stale: bool = False,
+    last: Kept | None = None, specs: str = "",
+) -> dict[str, Entry]:  # fmt: skip
     """Every family of the folder by name, with the records kept for it under `home`.
+
+    An entry that is as it was is the one that `last` knows; `specs` stands for all of the folder but the notes.
 
     Raises `SpecError` for a spec that does not validate, and `BuildFailure` for a snippet that no record tells of,
     unless `stale` ones may be told of as not run; `say` gets a line about a record that cannot be read.
     """
-    found, lineages = load_all(home, say), load_lineages(families)
+    found, lineages, last = contents(home, say), load_lineages(families), last or Kept()
     with documents(families.parent, home, some=True) as read:
-        return {
-            name: load_entry(family, found.get(name, []), kin_of(family, lineages), read, stale=stale)
-            for name, family in load_families(families).items()
-        }
+
+        def entry(family: Family) -> Entry:
+            written = found.get(family.family, {})
+
+            def made() -> Entry:
+                facts = read_as(family.family, written, say)
+                return load_entry(family, facts, kin_of(family, lineages), read, stale=stale)
+
+            notes = family.notes.read_bytes() if family.notes.exists() else b""
+            key = digest_of(family.family, specs, str(stale), notes, *written.values())
+            found_before: Entry = last.answer(f"entry {key}", made)
+            return found_before
+
+        return {name: entry(family) for name, family in load_families(families).items()}
 
 
 def load_entry(
@@ -99,6 +140,10 @@ def load_entry(
         runs=runs,
         kin=kin,
     )
+
+
+def _wordless(fact: SnippetFact) -> SnippetFact:
+    return SnippetFact(file="", line=0, section="", code="", ran=fact.ran, ok=fact.ok)
 
 
 def slugs(records: Sequence[Reference | Run]) -> dict[str, Reference | Run]:

@@ -20,8 +20,8 @@ from nnpedia import pages, reuse
 from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.dependence import code_of
-from nnpedia.entry import Entry
-from nnpedia.kept import forget, kept
+from nnpedia.entry import Entry, once
+from nnpedia.kept import digest_of, forget, kept
 from nnpedia.pages import Page
 from nnpedia.prose import Heading
 from nnpedia.versions import MOVES, installed
@@ -30,12 +30,16 @@ FOLDER = "families"
 _RENDERING = ("markdown", "pymdown-extensions", "pygments", "jinja2", "markupsafe", "nbformat", MOVES, "nnsight")
 
 
+Made = tuple[Page, dict[str, str]]
+
+
 @dataclass(frozen=True)
 class FamilyPage:
-    """A family's page, and its other forms by their path from the site's root."""
+    """A family's page, and its other forms and its data by their path from the site's root."""
 
     page: Page
     forms: dict[str, str]
+    data: dict[str, str]
 
 
 @dataclass
@@ -55,7 +59,7 @@ class FamilyPages:
         if self.known.get(entry.name, ("",))[0] != text:
             with kept(f"{FOLDER}/{entry.name}", _code()) as before:
                 told = before.answer(text, lambda: _as_data(_made(entry, badges, entries, rosetta)))
-            self.known[entry.name] = text, _from_data(told)
+            self.known[entry.name] = text, _from_data(told, reuse.family_data(entry))
         return self.known[entry.name][1]
 
     def only(self, names: Collection[str]) -> None:
@@ -71,14 +75,15 @@ def made_from(
     family = entry.family
     base = entries.get(family.extends or "")
     specs = [family.folder / "family.yml", *family.bases, family.folder.parent / "vocabulary.yml"]
-    digest = hashlib.sha256()
-    for part in (
-        family.family, *(_text(path) for path in specs), entry.spec, entry.notes, entry.notes_file, repr(entry.kin),
-        *(record.model_dump_json() for record in entry.facts), repr(sorted(badges.items())), repr(base and base.name),
-        repr(rosetta), look,
-    ):  # fmt: skip
-        digest.update(hashlib.sha256(part.encode(errors="surrogatepass")).digest())
-    return digest.hexdigest()
+    around = repr(sorted(badges.items())), repr(base and base.name), repr(rosetta)
+    return digest_of(told(entry), *(_text(path) for path in specs), *around, look)
+
+
+@once
+def told(entry: Entry) -> str:
+    """The digest of what an entry says itself; the specs that its family is merged from are no part of it."""
+    words = entry.spec, entry.notes, entry.notes_file, repr(entry.kin)
+    return digest_of(entry.name, *words, *(record.model_dump_json() for record in entry.facts))
 
 
 def look() -> str:
@@ -90,19 +95,20 @@ def look() -> str:
     return digest.hexdigest()
 
 
-def _made(entry: Entry, badges: Mapping[str, Badge], entries: Mapping[str, Entry], rosetta: object) -> FamilyPage:
+def _made(entry: Entry, badges: Mapping[str, Badge], entries: Mapping[str, Entry], rosetta: object) -> Made:
     page = pages.family_page(entry, badges, entries, rosetta)
-    return FamilyPage(page, reuse.forms({entry.name: entry}, badges, ()))
+    return page, reuse.forms({entry.name: entry}, badges, ())
 
 
-def _as_data(made: FamilyPage) -> dict[str, Any]:
-    return {"page": asdict(made.page) | {"html": str(made.page.html)}, "forms": made.forms}
+def _as_data(made: Made) -> dict[str, Any]:
+    page, forms = made
+    return {"page": asdict(page) | {"html": str(page.html)}, "forms": forms}
 
 
-def _from_data(told: dict[str, Any]) -> FamilyPage:
+def _from_data(told: dict[str, Any], data: dict[str, str]) -> FamilyPage:
     headings = [Heading(**heading) for heading in told["page"]["headings"]]
     page = Page(**told["page"] | {"html": Markup(told["page"]["html"]), "headings": headings})
-    return FamilyPage(page, told["forms"])
+    return FamilyPage(page, told["forms"], data)
 
 
 def _text(path: Path) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from jinja2 import Environment
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -20,18 +21,18 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.meta import get_data
 
-from nnpedia import assets, finding, links, pages, policy, prose, reuse, serving
+from nnpedia import assets, finding, links, overall, pages, policy, prose, reuse, serving
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.bench.page import speed_pages
 from nnpedia.cache import families_folder, home
 from nnpedia.dependence import code_of
 from nnpedia.documents import documents
-from nnpedia.draft.page import coverage_page
 from nnpedia.entry import Entry, load_entries
 from nnpedia.errors import NnpediaError
 from nnpedia.family import read_anew
-from nnpedia.familypages import FamilyPages, look
-from nnpedia.kept import kept
+from nnpedia.familypages import FamilyPages
+from nnpedia.familypages import look as templates
+from nnpedia.kept import Kept, kept
 from nnpedia.lineages import check_lineages, load_lineages
 from nnpedia.placing import page_placed
 from nnpedia.prose import Heading
@@ -46,17 +47,20 @@ _HEADING = re.compile(r'<h([23]) id="([^"]+)">(.*?)</h\1>', re.DOTALL)
 
 # What one build made: by the page's source path. MkDocs hands hooks no place of their own.
 _generated: dict[str, pages.Page] = {}
-_cards: list[str] = []
+_overall: list[overall.Overall] = []
 _records: dict[str, Page] = {}
 _entries: dict[str, Entry] = {}
 _badges: dict[str, Badge] = {}
 _texts: dict[str, str] = {}
 _forms: dict[str, str] = {}
+_data: dict[str, str] = {}
 _told: dict[str, tuple[str, str]] = {}  # what the search reads: titles and HTML, by where they are
 
 # What a server keeps from one build to the next.
 _made = FamilyPages()
+_last = Kept()
 _shown = serving.Shown()
+_specs: list[str] = []  # the digest of those that are read
 _serving: list[bool] = []
 
 
@@ -75,13 +79,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Generate every page and say where it stands in the navigation."""
-    _generated.clear()
-    _cards.clear()
-    _records.clear()
-    _entries.clear()
-    _badges.clear()
-    _texts.clear()
-    _forms.clear()
+    for made in (_generated, _overall, _records, _entries, _badges, _texts, _forms, _data):
+        made.clear()
     if not any(_serving):
         _told.clear()  # a page that is not made again is not told of again
     try:
@@ -95,60 +94,65 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     assets.leave_out(files, config)
     config.nav = navigation(list(_generated.values()))
     if any(_serving):
-        frame = look() + repr(config.nav)
-        _shown.leave(files.documentation_pages(), lambda file: frame + said(file, config))
+        frame = templates() + repr(config.nav)
+        ours = [file for file in files if file.is_documentation_page() or file.abs_src_path is None]
+        _shown.leave(ours, lambda file: said(file, frame, config))
     return files
 
 
-def said(file: File, config: MkDocsConfig) -> str:
-    """All that a page is made from, but the frame around it."""
+def said(file: File, frame: str, config: MkDocsConfig) -> str | bytes:
+    """All that a page is made from, the frame around it included; of any other file, all that is in it."""
+    if not file.is_documentation_page():
+        return file.content_bytes
     if (made := _generated.get(file.src_uri)) is not None:
-        return repr(made)
+        return frame + repr(made)
     record = _records.get(f"{Path(config.docs_dir).name}/{file.src_uri}")
-    cards = "".join(_cards) if CARDS in file.content_string else ""
-    return file.content_string + cards + (record.model_dump_json() if record else "")
+    cards = cards_of(file.content_string)
+    return frame + file.content_string + cards + (record.model_dump_json() if record else "")
+
+
+def cards_of(content: str) -> str:
+    """The cards, for a page that has a place for them."""
+    return _overall[0].cards if CARDS in content else ""
 
 
 def generate() -> None:
     """Make every page."""
-    read_anew()
     folder = families_folder()
-    entries = load_entries(folder, home(), log.warning, stale=any(_serving))
+    specs = overall.specs_of(folder)
+    if _specs != [specs]:
+        read_anew()
+        _specs[:] = [specs]
+    entries = load_entries(folder, home(), log.warning, stale=any(_serving), last=_last, specs=specs)
     badges = load_badges(folder)
     check_badges((entry.family for entry in entries.values()), badges)
     check_lineages((entry.family for entry in entries.values()), load_lineages(folder))
     for entry in entries.values():
         if not entry.built:
             log.info("families/%s has no records yet: `nnpedia build %s` makes them", entry.name, entry.name)
-    made = [
-        *finding.pages(folder, entries, badges),
-        *family_pages(entries, badges),
-        pages.readers_page(entries),
-        pages.versions_page(entries),
-        *speed_pages(home()),
-        *pages.badge_pages(entries, badges),
-        rosetta.page(folder, entries, home()),
-        reuse.library_page(),
-        coverage_page(folder, entries),
-    ]
+    look = templates()
+    key = overall.made_from(specs, home(), entries, look)
+    of_all = _last.answer(f"overall {key}", lambda: overall.overall(folder, home(), entries, badges))
+    _overall.append(of_all)
+    made = [*of_all.pages, *family_pages(entries, badges, look), pages.versions_page(entries), *speed_pages(home())]
     _generated.update({page.uri: page for page in made})
     with documents(folder.parent, home(), some=True) as read:
         for name, record in load_pages(home(), log.warning).items():
             advice = "`nnpedia build` runs it" if any(_serving) else None
             _records[name] = page_placed(record, read(name), advice)
-    _cards.append(finding.index_cards(entries, badges))
     _entries.update(entries)
     _badges.update(badges)
 
 
-def family_pages(entries: dict[str, Entry], badges: dict[str, Badge]) -> list[pages.Page]:
-    """The families' pages; their other forms are kept for `offer`."""
-    found, templates = [], look()
+def family_pages(entries: dict[str, Entry], badges: dict[str, Badge], look: str) -> list[pages.Page]:
+    """The families' pages; their other forms and their data are kept for `offer`."""
+    found = []
     for entry in entries.values():
         table = rosetta.table(entry, home()) if entry.built else None
-        made = _made.of(entry, badges, entries, table, templates)
+        made = _made.of(entry, badges, entries, table, look)
         found.append(made.page)
         _forms.update(made.forms)
+        _data.update(made.data)
     _made.only(entries)
     return found
 
@@ -162,7 +166,8 @@ def offer(files: Files, config: MkDocsConfig) -> None:
     changelog = changes.read_text(encoding="utf-8") if changes.exists() else ""
     try:
         offered: dict[str, str | bytes] = {
-            **reuse.data(_entries, _badges),
+            **_overall[0].data,
+            **_data,
             **_forms,
             **reuse.forms({}, _badges, written),
             **reuse.guides(_entries, _badges, written, site=config.site_url or "", urls=urls, changelog=changelog),
@@ -248,7 +253,7 @@ def on_page_content(content: str, page: MkDocsPage, config: MkDocsConfig, files:
         if record is not None:
             content = prose.with_results(content, record.snippets, pages.snippet_result, record.file)
         _told[page.url.removeprefix("./")] = str(page.title), content
-        return _HEADING.sub(with_permalink, content.replace(CARDS, "".join(_cards)))
+        return _HEADING.sub(with_permalink, content.replace(CARDS, cards_of(content)))
     if made.uri.startswith("families/") and not made.uri.endswith("index.md"):
         _told[page.url] = made.title, made.html
     page.toc = table_of_contents(made.headings)
@@ -271,15 +276,24 @@ def table_of_contents(headings: list[Heading]) -> TableOfContents:
     return TableOfContents(top)
 
 
+def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
+    """A server compiles the theme's templates once for as long as they are the same."""
+    if not any(_serving):
+        return env
+    kept_env: Environment = _last.answer(f"env {templates()}", lambda: env)
+    return kept_env
+
+
 def on_post_build(config: MkDocsConfig) -> None:
     """Write the pages as Markdown and what the search knows; then look at every link and asset, and at the policy."""
     _shown.done()
+    _last.turn()
     site = Path(config.site_dir)
     for uri, text in _texts.items():
         (site / uri).write_text(text, encoding="utf-8")
     names = site / finding.NAMES
     names.parent.mkdir(exist_ok=True)
-    names.write_text(finding.names(families_folder(), _entries, _badges, _told), encoding="utf-8")
+    names.write_text(finding.names(_overall[0].things, _told), encoding="utf-8")
     base = urlsplit(config.site_url or "").path or "/"
     with kept("links", code_of(links.__name__)) as seen:
         problems = links.broken_links(site, base, seen)

@@ -26,12 +26,22 @@ class Kept:
     before: dict[str, Any] = field(default_factory=dict)
     asked: dict[str, Any] = field(default_factory=dict)
 
+    def turn(self) -> None:
+        """One build is over and another begins, in a process that outlives it; there an answer can be anything."""
+        self.before, self.asked = self.asked, {}
+
     def answer(self, text: str, work_out: Callable[[], Any]) -> Any:
         """What `work_out` says, which depends on `text` alone and is JSON data; asked only when it is not known."""
         key = _digest(f"{self.code}\0{text}".encode())
         if key not in self.asked:
             self.asked[key] = self.before[key] if key in self.before else work_out()
         return self.asked[key]
+
+
+def digest_of(*parts: str | bytes) -> str:
+    """One digest of several texts, which tells where each ends."""
+    told = (part if isinstance(part, bytes) else part.encode(errors="surrogatepass") for part in parts)
+    return _digest("".join(map(_digest, told)).encode())
 
 
 @contextmanager

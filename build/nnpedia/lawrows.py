@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from nnpedia.entry import Entry
+from nnpedia.entry import Entry, once
 from nnpedia.record import LawFact, Reference, Run
 from nnpedia.variants import layout, named
 from nnpedia.wording import in_words
@@ -78,7 +78,8 @@ class LawRow:
         return any(form.measured and form.exception is None for form in self.forms)
 
 
-def law_rows(entry: Entry) -> list[LawRow]:
+@once
+def law_rows(entry: Entry) -> Sequence[LawRow]:
     """The laws by host and name, with what every run measured."""
     rows: dict[tuple[str, str], LawRow] = {}
     for run in entry.runs:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from nnpedia import views
-from nnpedia.entry import Entry
+from nnpedia.entry import Entry, once
 
 State = Literal["served", "loads", "blocks", "checkpoints", "absent", "unknown"]
 
@@ -142,7 +142,8 @@ def table(entries: Sequence[Entry]) -> Table:
     return Table(list(entries), groups)
 
 
-def cells(entry: Entry) -> dict[tuple[str, str], Cell]:
+@once
+def cells(entry: Entry) -> Mapping[tuple[str, str], Cell]:
     """One family's column: every value of the vocabulary."""
     rows = {(row.fact.host, row.fact.name): row for host in views.host_views(entry) for row in host.rows}
     said = views.facts_of(entry)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -133,27 +133,53 @@ def load_all(home: Path, say: Callable[[str], None] = lambda line: None) -> dict
     A record that cannot be read is treated as missing; `say` gets a line about it.
     """
     found: dict[str, list[AnyRecord]] = {}
-    for record in _records(home, "*/*.json", say):
-        if not isinstance(record, Page):
+    for path, content in _written(home, "*/*.json", say):
+        record = _parsed(path, content, say)
+        if record is not None and not isinstance(record, Page):
             found.setdefault(record.family, []).append(record)
     return found
 
 
+def contents(home: Path, say: Callable[[str], None] = lambda line: None) -> dict[str, dict[Path, bytes]]:
+    """The families' records as they are written, by family and path; `read_as` makes records of them."""
+    found: dict[str, dict[Path, bytes]] = {}
+    for path, content in _written(home, "*/*.json", say):
+        found.setdefault(unquote(path.parent.name), {})[path] = content
+    return found
+
+
+def read_as(family: str, written: Mapping[Path, bytes], say: Callable[[str], None]) -> list[AnyRecord]:
+    """The records of one family from what `contents` gives of it; otherwise as `load_all`."""
+    records = (_parsed(path, content, say) for path, content in written.items())
+    return [each for each in records if each is not None and not isinstance(each, Page) and each.family == family]
+
+
 def load_pages(home: Path, say: Callable[[str], None] = lambda line: None) -> dict[str, Page]:
     """The hand-written pages' records, by the page's path; as `load_all` otherwise."""
-    pages = [record for record in _records(home, f"{PAGES}/*.json", say) if isinstance(record, Page)]
-    return {page.file: page for page in pages}
+    pages = (_parsed(path, content, say) for path, content in _written(home, f"{PAGES}/*.json", say))
+    return {page.file: page for page in pages if isinstance(page, Page)}
 
 
-def _records(home: Path, pattern: str, say: Callable[[str], None]) -> Iterator[Reference | Run | Page]:
+def _written(home: Path, pattern: str, say: Callable[[str], None]) -> Iterator[tuple[Path, bytes]]:
     for path in sorted(records_folder(home).glob(pattern)):
         if path.name.startswith("."):
             continue
         try:
-            yield _ADAPTER.validate_json(path.read_bytes())
-        except (ValidationError, OSError) as error:
-            reason = f"{error.errors()[0]['msg']}" if isinstance(error, ValidationError) else str(error)
-            say(f"{path}: this record cannot be read and is left out ({reason}); the next build makes it again")
+            yield path, path.read_bytes()
+        except OSError as error:
+            say(_left_out(path, str(error)))
+
+
+def _parsed(path: Path, content: bytes, say: Callable[[str], None]) -> Reference | Run | Page | None:
+    try:
+        return _ADAPTER.validate_json(content)
+    except ValidationError as error:
+        say(_left_out(path, str(error.errors()[0]["msg"])))
+        return None
+
+
+def _left_out(path: Path, reason: str) -> str:
+    return f"{path}: this record cannot be read and is left out ({reason}); the next build makes it again"
 
 
 @contextlib.contextmanager

@@ -5,12 +5,13 @@ A page of the server's is left as it stands on disk when all that it says is wha
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from mkdocs.structure.files import File
+
+from nnpedia.kept import digest_of
 
 
 @dataclass
@@ -20,13 +21,15 @@ class Shown:
     written: dict[str, str] = field(default_factory=dict)
     coming: dict[str, str] = field(default_factory=dict)
 
-    def leave(self, files: Iterable[File], said: Callable[[File], str]) -> None:
-        """Tell MkDocs of each page whether it says what the one on disk says; `said` gives all that a page is of."""
+    def leave(self, files: Iterable[File], said: Callable[[File], str | bytes]) -> None:
+        """Tell MkDocs of each file whether it says what the one on disk says; `said` gives all that a file is of."""
         self.coming = {}
         for file in files:
-            digest = hashlib.sha256(said(file).encode()).hexdigest()
+            digest = digest_of(said(file))
             self.coming[file.src_uri] = digest
             stands = self.written.get(file.src_uri) == digest and os.path.isfile(file.abs_dest_path)
+            if not stands:
+                self.written.pop(file.src_uri, None)  # a build that fails may have written it
             vars(file)["is_modified"] = lambda stands=stands: not stands
 
     def done(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nnpedia import kinds
-from nnpedia.entry import Entry
+from nnpedia.entry import Entry, once
 from nnpedia.readings import Reading, condition
 from nnpedia.record import ConfigRow, HostFact, Load, Reference, Run, ValueFact
 from nnpedia.variants import Signature, named, signature
@@ -139,7 +139,8 @@ Pair = tuple[str, str]
 Record = Reference | Run
 
 
-def host_views(entry: Entry) -> list[HostView]:
+@once
+def host_views(entry: Entry) -> Sequence[HostView]:
     """The values that some checkpoint of the family has, host by host in the records' order."""
     paths: dict[str, str] = {}
     classes: dict[str, list[str]] = {}

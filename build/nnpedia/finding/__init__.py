@@ -7,7 +7,7 @@ same rows as the families' pages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nnpedia.badges import Badge
@@ -19,12 +19,12 @@ from nnpedia.finding.comparing import compare_page
 from nnpedia.finding.lawpages import law_entries, law_pages
 from nnpedia.finding.matrix import matrix_page
 from nnpedia.finding.names import URI as NAMES
-from nnpedia.finding.names import names_file
+from nnpedia.finding.names import Name, names_file, things
 from nnpedia.finding.valuepages import value_pages
 from nnpedia.kept import kept
 from nnpedia.pages import Page
 
-__all__ = ["NAMES", "index_cards", "names", "pages"]
+__all__ = ["NAMES", "Name", "index_cards", "named", "names", "pages"]
 
 
 def pages(folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> list[Page]:
@@ -39,9 +39,12 @@ def pages(folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge
     ]
 
 
-def names(
-    folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge], written: Mapping[str, tuple[str, str]]
-) -> str:
+def named(folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> list[Name]:
+    """The values, laws, families and badges, as the search knows them."""
+    return things(folder, entries, badges, law_entries(folder, entries))
+
+
+def names(things: Iterable[Name], written: Mapping[str, tuple[str, str]]) -> str:
     """The file that the search looks things up in; `written` are titles and HTML of pages by where they are."""
     with kept("names", code_of(names_module.__name__)) as known:
-        return names_file(folder, entries, badges, law_entries(folder, entries), written, known)
+        return names_file(things, written, known)

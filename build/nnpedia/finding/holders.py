@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnpedia import overview, views
@@ -86,7 +86,7 @@ def rows_of(entry: Entry) -> dict[Pair, ValueRow]:
 
 
 def held(
-    host: str, name: str, rows: dict[str, dict[Pair, ValueRow]], cells: dict[str, dict[Pair, overview.Cell]]
+    host: str, name: str, rows: Mapping[str, dict[Pair, ValueRow]], cells: Mapping[str, Mapping[Pair, overview.Cell]]
 ) -> Held:
     """What the families' rows and cells say of one value; the place that most families share stands first."""
     pair = host, name

@@ -31,25 +31,27 @@ _CLASS = re.compile(r"\(\w[\w.-]*\): (?:\d+ x )?(\w+)\(")
 Name = tuple[str, str, str, str, list[str], str]
 
 
-def names_file(
-    folder: Path,
-    entries: Mapping[str, Entry],
-    badges: Mapping[str, Badge],
-    laws: Iterable[LawEntry],
-    written: Mapping[str, tuple[str, str]],
-    known: Kept | None = None,
-) -> str:
-    """The file's text: every value, law, family and badge, and the sections of what is `written`.
+def things(
+    folder: Path, entries: Mapping[str, Entry], badges: Mapping[str, Badge], laws: Iterable[LawEntry]
+) -> list[Name]:
+    """Every value, law, family and badge."""
+    return [
+        *values(folder, entries),
+        *(("law", law.name, law.uri, law.says, [f"{law.host}.{law.name}", law.formula], "") for law in laws),
+        *(family(entry, badges) for entry in entries.values()),
+        *(("badge", badges[name].title, f"badges/{name}/", badges[name].says, [name], "") for name in held(entries)),
+    ]
+
+
+def names_file(named: Iterable[Name], written: Mapping[str, tuple[str, str]], known: Kept | None = None) -> str:
+    """The file's text: the things that are `named`, and the sections of what is `written`.
 
     That is pages by where they are, each a title and HTML; of a family's page, its notes and what its spec tells.
     `known` is what earlier builds read on pages.
     """
     known = known or Kept()
     found: list[Name] = [
-        *values(folder, entries),
-        *(("law", law.name, law.uri, law.says, [f"{law.host}.{law.name}", law.formula], "") for law in laws),
-        *(family(entry, badges) for entry in entries.values()),
-        *(("badge", badges[name].title, f"badges/{name}/", badges[name].says, [name], "") for name in held(entries)),
+        *named,
         *(section for url, (title, html) in written.items() for section in _sections(known, url, title, html)),
     ]
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))

@@ -43,8 +43,13 @@ def library_page() -> Page:
 
 
 def data(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> dict[str, str]:
-    """The JSON: path from the site's root, and content."""
-    return {**api.files(entries, badges), f"{api.ROOT}/openapi.json": openapi.description()}
+    """The JSON of all families together: path from the site's root, and content. `family_data` has that of each."""
+    return {**api.of_all(entries, badges), f"{api.ROOT}/openapi.json": openapi.description()}
+
+
+def family_data(entry: Entry) -> dict[str, str]:
+    """A family's JSON."""
+    return api.of_one(entry)
 
 
 def forms(entries: Mapping[str, Entry], badges: Mapping[str, Badge], pages: Sequence[Written]) -> dict[str, str]:

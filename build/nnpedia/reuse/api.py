@@ -31,8 +31,8 @@ DOCUMENTS: dict[str, type[d.Document] | type[Reference] | type[Run]] = {
 SPECS: dict[str, type[Spec]] = {"family.yml": FamilySpec, "vocabulary.yml": Vocabulary}
 
 
-def files(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> dict[str, str]:
-    """Every JSON file of the API: path from the site's root, and content."""
+def of_all(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> dict[str, str]:
+    """The files of all families together, and their schemas: path from the site's root, and content."""
     made: dict[str, d.Document | Reference | Run] = {
         "index.json": index(entries),
         "families.json": d.Families(families=[line(entry) for entry in entries.values()]),
@@ -40,11 +40,15 @@ def files(entries: Mapping[str, Entry], badges: Mapping[str, Badge]) -> dict[str
         "laws.json": laws(list(entries.values())),
         "badges.json": badge_list(entries, badges),
     }
-    for entry in entries.values():
-        made[f"families/{entry.name}.json"] = family(entry)
-        made |= {f"families/{entry.name}/{slug}.json": record for slug, record in slugs(entry.facts).items()}
     described = {f"{ROOT}/schema/{name}.json": schema(name, model) for name, model in (DOCUMENTS | SPECS).items()}
     return {f"{ROOT}/{name}": written(document) for name, document in made.items()} | described
+
+
+def of_one(entry: Entry) -> dict[str, str]:
+    """A family's files: all that its page says, and its records."""
+    made: dict[str, d.Document | Reference | Run] = {f"families/{entry.name}.json": family(entry)}
+    made |= {f"families/{entry.name}/{slug}.json": record for slug, record in slugs(entry.facts).items()}
+    return {f"{ROOT}/{name}": written(document) for name, document in made.items()}
 
 
 def written(document: d.Document | Reference | Run) -> str:
