@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING
 
 from nnpedia import checkpoints
 from nnpedia.checking import check_family
-from nnpedia.checkpoints.stated import knows, unknown_keys
+from nnpedia.checkpoints.stated import knows, wrong_keys
 from nnpedia.draft.opening import open_subject
 from nnpedia.errors import SpecError
 from nnpedia.family import load_family
@@ -69,10 +69,40 @@ MISSPELT = {
     "one without a like": ("llama", "hidden_size: 5120", "zzz: 5120", "no 'zzz'; leave it out"),
 }
 
+#: The same of values that the field of a config class cannot be.
+MISTYPED = {
+    "a word for a length": (
+        "llama",
+        "hidden_size: 5120",
+        "hidden_size: abc",
+        "does not take this 'hidden_size': Field 'hidden_size' expected int, got str (value: 'abc')",
+    ),
+    "a number in quotes": ("gpt2", "\n  n_layer: 3", '\n  n_layer: "four"', "expected int, got str (value: 'four')"),
+    "a list for a length": ("llama", "hidden_size: 5120", "hidden_size: [5120]", "got list (value: [5120])"),
+    "a number for a switch": (
+        "cohere",
+        "when: {use_qk_norm: true}",
+        "when: {use_qk_norm: 7}",
+        "does not take this 'use_qk_norm': Field 'use_qk_norm' with value 7 doesn't match any type in (<class 'bool'>",
+    ),
+    "a word in a part": (
+        "mpt",
+        "clip_qkv: 6",
+        "clip_qkv: much",
+        "does not take this 'attn_config.clip_qkv': Field 'clip_qkv' with value 'much.0' doesn't match any type in ",
+    ),
+    "a word for one block": (
+        "llama",
+        "config: {max_position_embeddings: 4096, ",
+        "config: {per_layer_config: {3: {num_key_value_heads: two}}, ",
+        "does not take this 'per_layer_config.3.num_key_value_heads': ",
+    ),
+}
+
 
 def misspelt(tmp_path: Path, kind: str) -> tuple[Path, str, str]:
     """The folder of a family with one key misspelt, its line, and what is to be said of it."""
-    name, old, new, said = MISSPELT[kind]
+    name, old, new, said = (MISSPELT | MISTYPED)[kind]
     folder = tmp_path / "families" / name
     shutil.copytree(ROOT / "families", folder.parent)
     text = (folder / "family.yml").read_text()
@@ -90,6 +120,25 @@ def test_a_misspelt_key_is_named_at_its_line(tmp_path: Path, kind: str) -> None:
     assert len(errors) == 1
     assert where in str(errors[0])
     assert str(errors[0]).endswith(said)
+
+
+@pytest.mark.parametrize("kind", MISTYPED)
+def test_a_value_of_the_wrong_type_is_refused_at_its_line(tmp_path: Path, kind: str) -> None:
+    folder, where, said = misspelt(tmp_path, kind)
+    (error,) = (error for error in check_family(folder) if error.exit_code == 2)
+    assert where in str(error)
+    assert said in str(error)
+
+
+def test_keys_that_do_not_fit_one_another_are_refused_at_their_checkpoint(tmp_path: Path) -> None:
+    """Each could be right; a class that looks at them together refuses them."""
+    shutil.copytree(ROOT / "families", tmp_path / "families")
+    file = tmp_path / "families" / "llama" / "family.yml"
+    changed = file.read_text().replace("num_attention_heads: 64\n", "num_attention_heads: 63\n", 1)
+    file.write_text(changed)
+    line = changed[: changed.index("- id: meta-llama/Llama-2-70b-hf")].count("\n") + 1
+    (error,) = (error for error in check_family(file.parent) if error.exit_code == 2)
+    assert f"llama/family.yml:{line}: the llama config refuses these keys" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +174,8 @@ def test_a_draft_states_no_key_that_means_nothing(tmp_path: Path) -> None:
 
 
 @each_family
-def test_every_key_that_a_spec_states_is_known(family: str) -> None:
-    assert unknown_keys(spec(family)) == []
+def test_every_key_that_a_spec_states_is_taken(family: str) -> None:
+    assert wrong_keys(spec(family)) == []
 
 
 @pytest.mark.parametrize(("model_type", "key"), [("qwen3_moe", "head_dim"), ("minimax_m2", "rotary_dim")])

@@ -104,7 +104,7 @@ def test_nothing_changed_means_nothing_done(checkout: Checkout) -> None:
         (lambda c: edit(c.families / "vocabulary.yml"), ALL),
         (lambda c: edit(c.root / "site" / "start.md"), set()),
         (lambda c: edit(c.root / "site" / "start.md", "```python", "```python network"), {"_pages page"}),
-        (lambda c: (c.families / "badges.yml").write_text("badges: {}\n"), set()),
+        (lambda c: edit(c.families / "badges.yml", "says: ", "says: Once more. "), set()),
     ],
     ids=["a spec", "a base", "prose", "a fence", "the vocabulary", "a page's prose", "a page's fence", "badges"],
 )

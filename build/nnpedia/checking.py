@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from nnpedia.badges import Badge, check_badges, load_badges
-from nnpedia.checkpoints import runnable_names
-from nnpedia.checkpoints.stated import unknown_keys
-from nnpedia.errors import BuildFailure, NnpediaError, SpecError, place
-from nnpedia.family import family_folders, load_family
+from nnpedia.beside import Files, check_beside, files_beside
+from nnpedia.checkpoints import forges, runnable_names
+from nnpedia.checkpoints.stated import wrong_keys
+from nnpedia.errors import BuildFailure, CheckpointError, NnpediaError, SpecError, place
+from nnpedia.family import Family, choose, family_folders, load_family
 from nnpedia.fences import check_notes
-from nnpedia.lineages import Lineage, check_lineages, load_lineages
 from nnpedia.terms import unknown_terms
-from nnpedia.work import choose
 
 
 def check_families(folder: Path, names: Sequence[str] | None = None) -> dict[str, list[NnpediaError]]:
@@ -22,8 +21,8 @@ def check_families(folder: Path, names: Sequence[str] | None = None) -> dict[str
     Raises `UnknownFamily` for a name without a folder.
     """
     known = family_folders(folder)
-    badges, lineages = _badges(folder), load_lineages(folder)
-    return {name: check_family(known[name], badges, lineages) for name in choose(names, known)}
+    files = files_beside(folder)
+    return {name: check_family(known[name], files) for name in choose(names, known)}
 
 
 def unfinished(folder: Path, names: Sequence[str]) -> list[str]:
@@ -38,24 +37,28 @@ def unfinished(folder: Path, names: Sequence[str]) -> list[str]:
     ]
 
 
-def check_family(
-    folder: Path, badges: dict[str, Badge] | None = None, lineages: Mapping[str, Lineage] | None = None
-) -> list[NnpediaError]:
-    """What is wrong with one family: its spec, badges or lineage, else the names it uses, and its notes."""
+def check_family(folder: Path, files: Files | None = None) -> list[NnpediaError]:
+    """What is wrong with one family: its spec or what it needs beside it, else the names it uses, and its notes.
+
+    `files` are what stands beside the specs; left out, badges and lineages are not looked at.
+    """
     try:
         family = load_family(folder)
-        if badges is not None:
-            check_badges([family], badges)
-        check_lineages([family], lineages or {})
-        if not family.notes.is_file():
-            raise SpecError("there are no notes here: every family has a notes.md", where=place(family.notes))
+        check_beside([family], files or (None, {}))
         problems = check_notes(family.notes, runnables=runnable_names(family), file=place(family.notes))
-        unknown = [] if family.too_new else [*unknown_keys(family), *unknown_terms(family)]
+        wrong = [] if family.too_new else [*(wrong_keys(family) or _unmade(family)), *unknown_terms(family)]
     except NnpediaError as error:
         return [error]
-    return [*unknown, *(BuildFailure(problem.what, where=problem.where) for problem in problems)]
+    return [*wrong, *(BuildFailure(problem.what, where=problem.where) for problem in problems)]
 
 
-def _badges(folder: Path) -> dict[str, Badge] | None:
-    """The badges there are; None where the folder explains none, and any may be given."""
-    return load_badges(folder) if (folder / "badges.yml").is_file() else None
+def _unmade(family: Family) -> Iterator[SpecError]:
+    """An error for each config of the family that its class refuses as a whole: keys that do not fit one another."""
+    from nnpedia.checkpoints import configs, forge
+
+    makers = [partial(configs.reference, family, checkpoint) for checkpoint in family.checkpoints]
+    for make in (*makers, *(partial(forge.config, forged) for forged in forges(family).values())):
+        try:
+            make()
+        except CheckpointError as error:
+            yield SpecError(error.message, where=error.where)

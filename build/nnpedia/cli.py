@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from nnpedia.draft.line import draft
-from nnpedia.errors import NnpediaError
+from nnpedia.errors import NnpediaError, one_line
 from nnpedia.options import (
     CORES,
     Attention,
@@ -52,8 +52,6 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     except Exception as error:
-        from nnpedia.pool import one_line
-
         _end(error, f"nnpedia: unexpected {one_line(error)} (nnpedia --debug shows where)", 1)
     sys.exit(0)
 
@@ -135,9 +133,8 @@ def rosetta(
     use(folder)
     with nullcontext() if sys.stderr.isatty() else quiet():
         from nnpedia.cache import families_folder, home
-        from nnpedia.family import family_folders, load_family
+        from nnpedia.family import choose, family_folders, load_family
         from nnpedia.rosetta import check, record
-        from nnpedia.work import choose
 
         version = check.installed()
         known = family_folders(families_folder())
@@ -188,7 +185,8 @@ def check(names: Names = None, folder: Folder = None, as_json: Json = False) -> 
     from nnpedia.reporting import complain, print_json
 
     use(folder)
-    found = check_families(chosen_folder(), names)
+    with quiet():
+        found = check_families(chosen_folder(), names)
     if as_json:
         print_json({name: [str(error) for error in errors] for name, errors in found.items()})
     else:

@@ -28,8 +28,8 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
-from nnpedia.errors import NnpediaError
-from nnpedia.pool import GIGABYTE, Job, Result, default_limits, one_line, run_jobs
+from nnpedia.errors import NnpediaError, one_line
+from nnpedia.pool import GIGABYTE, Job, Result, default_limits, run_jobs
 from nnpedia.versions import installed
 
 if TYPE_CHECKING:

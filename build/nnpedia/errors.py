@@ -146,3 +146,9 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest candidate, or the empty string."""
     close = difflib.get_close_matches(str(word), [str(candidate) for candidate in candidates], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def one_line(error: BaseException) -> str:
+    """`KeyError: 'x'`: the exception's type and the first line of what it says."""
+    says = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {says[0]}" if says else type(error).__name__

@@ -7,6 +7,7 @@ vocabulary resolved for it, each with the line that says it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -91,6 +92,15 @@ def family_folders(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise SpecError("there is no families folder here", where=place(folder))
     return {path.parent.name: path.parent for path in sorted(folder.glob("*/family.yml"))}
+
+
+def choose(names: Sequence[str] | None, known: Mapping[str, Path]) -> list[str]:
+    """The named families, or all; raises `UnknownFamily` for one that has no folder."""
+    for name in names or ():
+        if name not in known:
+            hint = nearest(name, known) or f"; there is {', '.join(sorted(known)) or 'none'}"
+            raise UnknownFamily(f"there is no family {name!r}{hint}")
+    return list(dict.fromkeys(names)) if names else list(known)
 
 
 def load_families(folder: Path) -> dict[str, Family]:

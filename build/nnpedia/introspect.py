@@ -17,7 +17,7 @@ import torch
 
 from nnpedia import verify
 from nnpedia.device import usable
-from nnpedia.errors import NnpediaError, Unavailable
+from nnpedia.errors import CheckpointError, NnpediaError, Unavailable, one_line
 from nnpedia.holding import PATHS
 from nnpedia.layout import expect
 from nnpedia.observe import host_at, scan, spots_of
@@ -47,9 +47,15 @@ def versions() -> Versions:
 def reference(family: Family, checkpoint: PublicCheckpoint) -> Reference:
     """A public checkpoint from its config: sizes, printout, and every value's real shape, on meta."""
     from nnpedia.checkpoints import reference_config
+    from nnpedia.checkpoints.forge import UNBUILT
 
     config = reference_config(family, checkpoint)
-    model = StandardizedTransformer(weightless(config, checkpoint.dtype), families=family.folder.parent)
+    try:
+        bare = weightless(config, checkpoint.dtype)
+    except UNBUILT as error:
+        why = f"no model is built with the config of {checkpoint.id}: {one_line(error)}"
+        raise CheckpointError(why, where=family.where("checkpoints", "", checkpoint.id)) from None
+    model = StandardizedTransformer(bare, families=family.folder.parent)
     family = model.family  # with the variants that this config has
     kinds = block_kinds(model)
     spots = spots_of(model, [kind.layers[0] for kind in kinds])

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpedia import memory
-from nnpedia.errors import NnpediaError
+from nnpedia.errors import NnpediaError, one_line
 from nnpedia.sandbox import allowed
 
 GIGABYTE = 2**30
@@ -298,9 +298,3 @@ def number(variable: str, default: float) -> float:
     if number <= 0:
         raise NnpediaError(f"{variable} is {text!r}; it is a positive number")
     return number
-
-
-def one_line(error: BaseException) -> str:
-    """`KeyError: 'x'`: the exception's type and the first line of what it says."""
-    says = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {says[0]}" if says else type(error).__name__

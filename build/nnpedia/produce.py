@@ -32,11 +32,19 @@ def produce(folder: str, home: str, family: str, kind: str, name: str, device: s
 
 
 def of_family(folder: Path, kind: str, name: str, device: str = "cpu") -> Reference | Run:
-    """A reference or a run; raises `CheckpointError` for a name the family does not have."""
+    """A reference or a run.
+
+    Raises `SpecError` for a name in the spec that nothing has, or a key that the checkpoint's config does not take, and
+    `CheckpointError` for a checkpoint that the family does not have.
+    """
     from nnpedia import introspect
     from nnpedia.checkpoints import runnables
+    from nnpedia.checkpoints.stated import refuse_wrong
+    from nnpedia.terms import refuse_strangers
 
     family = load_family(folder)
+    refuse_strangers(family)
+    refuse_wrong(family, name)
     if kind == "reference":
         return introspect.reference(family, _named(name, {each.id: each for each in family.checkpoints}))
     return introspect.run(family, _named(name, {each.name: each for each in runnables(family, hub=True)}), device)

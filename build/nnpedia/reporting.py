@@ -69,14 +69,22 @@ def _line(outcome: Outcome) -> str:
 
 
 def complain_of(outcomes: Sequence[Outcome], root: Path, debug: bool = False) -> None:
-    """One line for each thing wrong, on standard error; `root` is the folder that records' places are told from."""
+    """One line for each thing wrong, on standard error, however many units say it.
+
+    `root` is the folder that records' places are told from.
+    """
+    told = dict.fromkeys(f"{_from_here(each.where, root)}: {each.what}" for one in outcomes for each in one.problems)
+    for line in told:
+        complain(line)
+    failed: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
-        for problem in outcome.problems:
-            complain(f"{_from_here(problem.where, root)}: {problem.what}")
         if outcome.cause is not None:
-            complain(f"{outcome.unit}: {_from_here(outcome.cause, root)}")
-            if debug and outcome.trace:
-                complain(outcome.trace.rstrip())
+            failed.setdefault((outcome.unit.family, outcome.cause), []).append(outcome)
+    for (_, cause), alike in failed.items():
+        others = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+        complain(f"{alike[0].unit}{others}: {_from_here(cause, root)}")
+        if debug and alike[0].trace:
+            complain(alike[0].trace.rstrip())
 
 
 def _from_here(text: str, root: Path) -> str:

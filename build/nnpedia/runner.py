@@ -58,8 +58,7 @@ def run_snippets(names: list[str] | None, expression: str) -> int:
     """Run the matching snippets through pytest, which knows such expressions; the exit code."""
     from importlib.util import find_spec
 
-    from nnpedia.family import family_folders
-    from nnpedia.work import choose
+    from nnpedia.family import choose, family_folders
 
     if find_spec("pytest") is None:
         raise NnpediaError("-k selects through pytest, which is not installed: pip install 'nnpedia[test]'")

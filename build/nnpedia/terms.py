@@ -56,6 +56,12 @@ class Terms:
         return [*own, *(f"{each}.{name}" for each, table in tables.items() for name in table)]
 
 
+def refuse_strangers(family: Family) -> None:
+    """Raise `SpecError` at the first name, in the spec of this family, that nothing has."""
+    for error in unknown_terms(family):
+        raise error
+
+
 def unknown_terms(family: Family) -> list[SpecError]:
     """An error, with file and line, for each name in the formulas and addresses of a family that nothing has.
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from nnpedia import kernel, records
+from nnpedia.beside import check_beside
 from nnpedia.cache import families_folder, home
 from nnpedia.checkpoints import runnable_names
 from nnpedia.documents import Read, documents, name_of
-from nnpedia.errors import UnknownFamily, nearest
-from nnpedia.family import Family, family_folders, load_family, present, read_anew
+from nnpedia.family import Family, choose, family_folders, load_family, present, read_anew
 from nnpedia.keys import keys_of, page_keys
 from nnpedia.needs import Needs, needs_of
 from nnpedia.placing import wrong
@@ -190,23 +190,18 @@ def plan(families: Sequence[str] | None = None, device: str = "cpu", hub: bool =
 def _chosen(
     names: Sequence[str] | None, known: Mapping[str, Path], note: Callable[[str], None] = lambda line: None
 ) -> dict[str, Family]:
-    """The named families, or all that the installed transformers has; raises `UnknownFamily` for a name it has not."""
+    """The named families, or all that the installed transformers has.
+
+    Raises `UnknownFamily` for a name it has not, and `SpecError` for what `check_beside` refuses.
+    """
     found = {name: load_family(known[name]) for name in choose(names, known)}
+    check_beside(list(found.values()))
     if names:
         return {name: present(family) for name, family in found.items()}
     for name, family in found.items():
         if family.too_new:
             note(f"{name} is left out: it {family.too_new}")
     return {name: family for name, family in found.items() if not family.too_new}
-
-
-def choose(names: Sequence[str] | None, known: Mapping[str, Path]) -> list[str]:
-    """The named families, or all; raises `UnknownFamily` for one that has no folder."""
-    for name in names or ():
-        if name not in known:
-            hint = nearest(name, known) or f"; there is {', '.join(sorted(known)) or 'none'}"
-            raise UnknownFamily(f"there is no family {name!r}{hint}")
-    return list(dict.fromkeys(names)) if names else list(known)
 
 
 def units_of(family: Family) -> list[Unit]:

@@ -90,11 +90,11 @@ def runnable(family: Family, name: str) -> Runnable:
 def materialize(runnable: Runnable, family: Family) -> Path:
     """The folder of a runnable's `config.json`, `*.safetensors` and tokenizer, made when it is not there.
 
-    Raises `CheckpointError`, one line, when it cannot be made, and `SpecError` for a key that its config does not know.
+    Raises `CheckpointError`, one line, when it cannot be made, and `SpecError` for a key that its config does not take.
     """
     from nnpedia.checkpoints import stated
 
-    stated.refuse_unknown(family, runnable.name)
+    stated.refuse_wrong(family, runnable.name)
     if runnable.source == "forge":
         from nnpedia.checkpoints import forge
 
@@ -112,11 +112,11 @@ def materialize(runnable: Runnable, family: Family) -> Path:
 def reference_config(family: Family, checkpoint: Any) -> Any:
     """A public checkpoint's config at full size: the config class's defaults with the spec's keys over them.
 
-    Raises `SpecError` for a key that the class does not know.
+    Raises `SpecError` for a key that the class does not take.
     """
     from nnpedia.checkpoints import configs, stated
 
-    stated.refuse_unknown(family, checkpoint.id)
+    stated.refuse_wrong(family, checkpoint.id)
     return configs.reference(family, checkpoint)
 
 

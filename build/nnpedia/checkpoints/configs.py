@@ -36,12 +36,8 @@ def known(config_class: type, keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reference(family: Any, checkpoint: Any) -> Any:
-    """A public checkpoint's config at full size, as the family's spec states it."""
-    from nnpedia.errors import place
-
-    folder = getattr(family, "folder", None)
-    where = place(folder / "family.yml") if folder else None
-    config = build(family.family, checkpoint.config, where=where)
+    """A public checkpoint's config at full size, as the spec states it; raises as `build` does, at its line."""
+    config = build(family.family, checkpoint.config, where=family.where("checkpoints", "", checkpoint.id))
     config.architectures = [family.architecture]
     config.dtype = checkpoint.dtype
     return config

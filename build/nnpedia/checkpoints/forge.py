@@ -13,9 +13,13 @@ from typing import Any
 
 from nnpedia.checkpoints import configs, store
 from nnpedia.checkpoints.tokenizer import IDS, SIZE, byte_tokenizer
-from nnpedia.errors import CheckpointError, place
+from nnpedia.errors import CheckpointError, one_line
+from nnpedia.yamlfile import read
 
 SEED = 20250
+
+#: What classes of models raise at settings that no model is built with.
+UNBUILT = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 
 
 def config(family: Any) -> Any:
@@ -73,9 +77,10 @@ def save(family: Any, folder: Path) -> dict[str, Any]:
             torch.manual_seed(SEED)  # what the class draws itself and redraw keeps, such as decays
             model = model_class(made).eval()
         redraw(model, SEED)
-    except (RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        why = str(error).strip().split("\n")[0]
-        raise CheckpointError(f"forge: no model runs with these sizes: {why}", where=_where(family)) from None
+    except UNBUILT as error:
+        raise CheckpointError(
+            f"forge: no model runs with these sizes: {one_line(error)}", where=_where(family)
+        ) from None
     with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
         model.save_pretrained(folder)
     byte_tokenizer().save_pretrained(folder)
@@ -84,4 +89,7 @@ def save(family: Any, folder: Path) -> dict[str, Any]:
 
 def _where(family: Any) -> str | None:
     folder = getattr(family, "folder", None)
-    return place(folder / "family.yml") if folder else None
+    if folder is None:
+        return None
+    of = [key for name in getattr(family, "variant", ()) for key in ("variants", name)]
+    return read(folder / "family.yml").where(*of, "forge")

@@ -1,8 +1,9 @@
-"""Stated keys: what a spec says of configs, each key one that the model type's config class knows.
+"""Stated keys: what a spec says of configs, each key one that the model type's config class knows, and takes.
 
 A config class takes any key and keeps it, so that a misspelt one leaves the class's default where the spec says
 otherwise. A class knows a key that is a field of it, or another name of one; one that it takes while a config is made;
-and one that its modeling code asks the config for, such as a head's size that most checkpoints leave out.
+and one that its modeling code asks the config for, such as a head's size that most checkpoints leave out. A value is
+refused where the class says of the field what it may be: a word for a length, a list for a number.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from nnpedia.yamlfile import Key, read
 
 if TYPE_CHECKING:
     from nnpedia.family import Family
-
-Unknown = Iterator[tuple[tuple[Key, ...], str]]  # the path of a key, and the nearest that is known
 
 ROTARY = ("rope_parameters", "rope_scaling")
 BY_BLOCK = "per_layer_config"
@@ -36,15 +35,40 @@ class Stated:
     path: tuple[Key, ...]
     keys: Mapping[str, Any]
 
+    def concerns(self, name: str) -> bool:
+        """Whether the run or checkpoint of this name has these keys: a variant's forge has the family's too."""
+        from nnpedia.checkpoints import FORGE
 
-def refuse_unknown(family: Family, name: str) -> None:
-    """Raise `SpecError` at the first key, stated for this run or checkpoint, that the config class does not know."""
-    for error in unknown_keys(family, name):
+        return self.name == name or (self.name == FORGE and name.startswith(f"{FORGE}-"))
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A key that is not known, and the nearest that is, or one whose value is refused, and why; at which path."""
+
+    path: tuple[Key, ...]
+    near: str = ""
+    refused: str = ""
+
+    def below(self, key: Key) -> Wrong:
+        return replace(self, path=(key, *self.path))
+
+    def of(self, model_type: str) -> str:
+        """A sentence, of the config of this model type."""
+        name = ".".join(map(str, self.path))
+        if self.refused:
+            return f"the config of {model_type} does not take this {name!r}: {self.refused}"
+        return f"the config of {model_type} has no {name!r}{self.near or '; leave it out'}"
+
+
+def refuse_wrong(family: Family, name: str) -> None:
+    """Raise `SpecError` at the first key, stated for this run or checkpoint, that the config class does not take."""
+    for error in wrong_keys(family, name):
         raise error
 
 
-def unknown_keys(family: Family, name: str | None = None) -> list[SpecError]:
-    """An error, with file and line, for each key that the config class does not know; with `name`, of that run's.
+def wrong_keys(family: Family, name: str | None = None) -> list[SpecError]:
+    """An error, with file and line, for each key that the config class does not take; with `name`, of that run's.
 
     Nothing is said where the installed transformers has no such model type: making its config says that.
     """
@@ -56,11 +80,10 @@ def unknown_keys(family: Family, name: str | None = None) -> list[SpecError]:
     source = read(family.folder / "family.yml")
     found: dict[str, SpecError] = {}  # by place, as an alias says one line of several checkpoints
     for stated in _stated(family):
-        if name is None or name == stated.name:
-            for path, near in _unknown(config_class, stated.keys):
-                where = source.where(*stated.path, *path)
-                said = f"the config of {family.family} has no {'.'.join(map(str, path))!r}"
-                found.setdefault(where, SpecError(said + (near or "; leave it out"), where=where))
+        if name is None or stated.concerns(name):
+            for wrong in _wrong(config_class, stated.keys):
+                where = source.where(*stated.path, *wrong.path)
+                found.setdefault(where, SpecError(wrong.of(family.family), where=where))
     return list(found.values())
 
 
@@ -92,29 +115,42 @@ def _stated(family: Family) -> Iterator[Stated]:
             yield Stated(f"{FORGE}-{name}", ("variants", name, section), getattr(variant, section))
 
 
-def _unknown(config_class: type, keys: Mapping[Any, Any]) -> Unknown:
-    """The path of every key that is not known, down to nested ones, and the nearest that is."""
+def _wrong(config_class: Any, keys: Mapping[Any, Any]) -> Iterator[Wrong]:
+    """Every key that is not known, or whose value is refused, down to nested ones."""
     for key, value in keys.items():
         if not knows(config_class, str(key)):
-            yield (key,), nearest(str(key), _known(config_class))
+            yield Wrong((key,), nearest(str(key), _known(config_class)))
+        elif refused := _refusal(config_class, str(key), value):
+            yield Wrong((key,), refused=refused)
         elif isinstance(value, Mapping):
-            yield from (((key, *path), near) for path, near in _unknown_below(config_class, str(key), value))
+            yield from (wrong.below(key) for wrong in _wrong_below(config_class, str(key), value))
 
 
-def _unknown_below(config_class: type, key: str, keys: Mapping[Any, Any]) -> Unknown:
+def _refusal(config_class: Any, key: str, value: Any) -> str:
+    """Why a config class refuses a value when it is made; empty where it does not, or says nothing of the field."""
+    field = config_class.attribute_map.get(key, key)
+    try:
+        for check in getattr(config_class, "__validators__", {}).get(field, ()):
+            check(value)
+    except (TypeError, ValueError) as error:
+        return str(error).partition(" Errors: ")[0]  # of each type that it could be, the same once more
+    return ""
+
+
+def _wrong_below(config_class: Any, key: str, keys: Mapping[Any, Any]) -> Iterator[Wrong]:
     """The same of the keys below one of a config: a mapping that is nobody's config may have any."""
     part = getattr(config_class, "sub_configs", {}).get(key)
     if key in ROTARY:
-        yield from _unknown_rotary(config_class, keys)
+        yield from _wrong_rotary(config_class, keys)
     elif key == BY_BLOCK:
         for block, own in keys.items():
-            found = _unknown(config_class, own) if isinstance(own, Mapping) else ()
-            yield from (((block, *path), near) for path, near in found)
+            found = _wrong(config_class, own) if isinstance(own, Mapping) else ()
+            yield from (wrong.below(block) for wrong in found)
     elif isinstance(part, type) and hasattr(part, "attribute_map"):
-        yield from _unknown(part, keys)
+        yield from _wrong(part, keys)
 
 
-def _unknown_rotary(config_class: type, keys: Mapping[Any, Any]) -> Unknown:
+def _wrong_rotary(config_class: type, keys: Mapping[Any, Any]) -> Iterator[Wrong]:
     """The same of rotary parameters, which a class may have for each kind of block."""
     from transformers.configuration_utils import ALLOWED_LAYER_TYPES
     from transformers.modeling_rope_utils import RopeParameters
@@ -122,9 +158,9 @@ def _unknown_rotary(config_class: type, keys: Mapping[Any, Any]) -> Unknown:
     for key, value in keys.items():
         kinds = isinstance(value, Mapping)
         if (kinds or key not in RopeParameters.__annotations__) and not _asked_for(config_class, str(key)):
-            yield (key,), nearest(str(key), ALLOWED_LAYER_TYPES if kinds else RopeParameters.__annotations__)
+            yield Wrong((key,), nearest(str(key), ALLOWED_LAYER_TYPES if kinds else RopeParameters.__annotations__))
         elif isinstance(value, Mapping):
-            yield from (((key, *path), near) for path, near in _unknown_rotary(config_class, value))
+            yield from (wrong.below(key) for wrong in _wrong_rotary(config_class, value))
 
 
 @lru_cache(maxsize=128)

@@ -21,9 +21,8 @@ from nnpedia.draft.opening import open_subject
 from nnpedia.draft.places import ACROSS, same
 from nnpedia.draft.proving import Draft
 from nnpedia.draft.spec import has_module
-from nnpedia.errors import CheckpointError, NnpediaError
+from nnpedia.errors import CheckpointError, NnpediaError, one_line
 from nnpedia.family import Family, family_folders, for_config, load_family
-from nnpedia.pool import one_line
 
 Pair = tuple[str, str]
 
