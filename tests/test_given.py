@@ -66,6 +66,20 @@ def test_a_device_map_to_what_is_there_goes_on_working(named: Any) -> None:
 # -- names --------------------------------------------------------------------------------------
 
 
+def test_a_standard_name_is_near_where_the_module_is_called_otherwise() -> None:
+    """GPT-2's blocks are `h`, its attention is `attn`, and OPT has no module for its MLP."""
+    for host, name, says in (
+        (full("gpt2"), "layrs", "'layers'"),
+        (full("gpt2").layers[0], "self_atn", "'self_attn'"),
+        (full("gpt2").layers[0].self_attn, "o_porj", "'o_proj'"),
+        (full("opt").layers[0], "mpl", "'mlp'"),
+        (full("opt").layers[0].mlp, "mlp_outptu", "'mlp_output'"),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            getattr(host, name)
+        assert str(caught.value).endswith(f"has no {name!r}; did you mean {says}?")
+
+
 def test_a_value_of_another_host_is_answered_with_its_place_once() -> None:
     """Nearest in letters is not nearest in meaning: a block has an attention_norm_output."""
     model = full("llama")
@@ -77,6 +91,12 @@ def test_a_value_of_another_host_is_answered_with_its_place_once() -> None:
         (lambda: block.mlp.logits, "model.layers[0].mlp has no 'logits'; it is model.logits"),
         (lambda: block.atention_output, "; did you mean model.layers[0].self_attn.attention_output?"),
         (lambda: block.layer_outptu, "; did you mean 'layer_output'?"),
+        (lambda: model.layrs, "model has no 'layrs'; did you mean 'layers'?"),
+        (lambda: model.nrom, "did you mean 'norm'?"),
+        (lambda: model.project_on_vocb, "did you mean 'project_on_vocab'?"),
+        (lambda: model.num_layer, "did you mean 'num_layers'?"),
+        (lambda: block.self_atn, "model.layers[0] has no 'self_atn'; did you mean 'self_attn'?"),
+        (lambda: block.self_attn.o_porj, "model.layers[0].self_attn has no 'o_porj'; did you mean 'o_proj'?"),
     ):
         with pytest.raises(AttributeError) as caught:
             ask()

@@ -6,7 +6,7 @@ The name may be that of another host's value, or nearly one that is here: one an
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnpedia.errors import ModelError
@@ -79,7 +79,7 @@ def refuse_unknown(host: Any, name: str) -> None:
 
 def _answer(host: Hosting, name: str) -> str:
     """Where the value of that name is, or the nearest name there is; empty when none is near."""
-    own = [*host.family.values[host.host_name], *getattr(host, "_child_map", ())]
+    own = [*host.family.values[host.host_name], *_modules(host), *_attributes(host)]
     elsewhere = {
         value: f"{_place(host, other)}.{value}"
         for other, table in host.family.values.items()
@@ -90,6 +90,23 @@ def _answer(host: Hosting, name: str) -> str:
         return f"; it is {elsewhere[name]}"
     close = difflib.get_close_matches(name, [*own, *elsewhere], n=1)
     return f"; did you mean {elsewhere.get(close[0], repr(close[0]))}?" if close else ""
+
+
+def _modules(host: Hosting) -> Iterator[str]:
+    """The modules and hosts that are asked of a host, by native and by standard name."""
+    yield from getattr(host, "_child_map", ())
+    names, held = host.family.names.get(host.host_name, {}), dict(host.module.named_modules())
+    yield from (standard for native, standard in names.items() if native in held)
+    yield from host.family.virtual if host.host_name == "layers" else ()
+
+
+def _attributes(host: Hosting) -> Iterator[str]:
+    """What else is asked of a host, such as `num_layers`; not what hosts are made of."""
+    from nnpedia.hosts import Hosting
+
+    inner = vars(Hosting).keys() - {"module", "axis_sizes"}
+    found = {*dir(type(host)), *host.__dict__} - inner
+    return (name for name in sorted(found) if not name.startswith("_"))
 
 
 def _place(host: Hosting, other: str) -> str:
