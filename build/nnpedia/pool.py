@@ -79,6 +79,7 @@ class _Running:
     started: float = field(default_factory=time.monotonic)
     peak: int = 0
     resident: int = 0
+    weighed: int = 0  # how much was mapped when `resident` was last asked for
 
 
 def run_jobs(
@@ -216,8 +217,10 @@ def _look(each: _Running, limits: Limits) -> Result | None:
     except (EOFError, OSError):
         log = _end(each, grace=2.0)
         return Result(each.job, cause=_death(each.process.exitcode), exit_code=1, trace=log, seconds=seconds)
-    used, resident = memory_of(each.process.pid), resident_of(each.process.pid)
-    each.peak, each.resident = max(each.peak, used), max(each.resident, resident)
+    used, mapped = memory_of(each.process.pid), _mapped(each.process.pid)
+    each.peak = max(each.peak, used)
+    if mapped > each.weighed * 1.02:  # the system walks through every page to tell what is shared: not without a cause
+        each.weighed, each.resident = mapped, max(each.resident, resident_of(each.process.pid))
     if seconds > limits.seconds:
         cause = f"took longer than its limit of {limits.seconds:g} s and was ended"
     elif used > limits.memory:
@@ -259,14 +262,21 @@ def _death(exitcode: int | None) -> str:
 
 def memory_of(pid: int | None) -> int:
     """Bytes a process holds that cannot be dropped: mapped weight files, which can, do not count. 0 where unknown."""
-    total = 0
+    return _stated(pid, "RssAnon:", "RssShmem:")
+
+
+def _mapped(pid: int | None) -> int:
+    """Bytes that lie in memory and that a process has, shared or not."""
+    return _stated(pid, "VmRSS:")
+
+
+def _stated(pid: int | None, *names: str) -> int:
+    """The sum of what the system states of a process under these names, in bytes; 0 where unknown."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith(("RssAnon:", "RssShmem:")):
-                total += int(line.split()[1]) * 1024
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
     except (OSError, ValueError):
         return 0
-    return total
 
 
 def resident_of(pid: int | None) -> int:
