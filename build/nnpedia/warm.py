@@ -6,6 +6,7 @@ An import that fails here fails again in the unit that needs it, and is reported
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import threading
@@ -21,6 +22,20 @@ HEAVY = (
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
     "nnpedia.introspect",
+    # what these import when they are first used
+    "transformers.masking_utils",
+    "transformers.modeling_layers",
+    "transformers.pipelines.text_generation",
+    "nnsight.modeling.quantization",
+    "nnsight.modeling.tp.envoys",
+    "einops._torch_specific",
+    "nnpedia.checkpoints.forge",
+    "nnpedia.checkpoints.hub",
+    "nnpedia.checkpoints.stated",
+    "nnpedia.fences",
+    "nnpedia.isolation",
+    "nnpedia.loading",
+    "nnpedia.produce",
 )
 
 for module in HEAVY:
@@ -30,3 +45,11 @@ for module in HEAVY:
 with contextlib.suppress(Exception):
     # tqdm would take a semaphore of the system's in each unit, which a unit that is ended leaves behind
     importlib.import_module("tqdm").tqdm.set_lock(threading.RLock())
+
+with contextlib.suppress(Exception):
+    from nnpedia import cache, vocabulary
+
+    # every spec stands on it; a unit that finds another text there parses that one
+    vocabulary.document(cache.families_folder().resolve())
+
+gc.freeze()  # a unit's collections look through its own objects, not through those of what is imported here
