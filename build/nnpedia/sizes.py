@@ -34,8 +34,8 @@ def block_sizes(model: StandardizedTransformer, layer: int) -> dict[str, int]:
     for host, (part, named) in OWN_SIZES.items():
         at = host_of(model.layers[layer], host)
         if at is not None:
-            axes = {axis for axis, spec in family.vocabulary.axes.items() if spec.part == part or axis in named}
-            said = {axis: family.sizes.get(axis, []) for axis in axes}
+            axes = family.vocabulary.axes.items()  # in its order: a record's bytes are to be the same in every run
+            said = {axis: family.sizes.get(axis, []) for axis, spec in axes if spec.part == part or axis in named}
             known = {
                 axis: size(texts, at.module, model.text_config)
                 for axis, texts in said.items()
