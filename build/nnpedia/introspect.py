@@ -162,20 +162,29 @@ Loader = Callable[[dict[str, str], str | None], Any]
 
 
 def loader(family: Family, device: str = "cpu") -> Loader:
-    """`load(options, runnable name or None) -> model`, on a device; each (options, name) is loaded once."""
+    """`load(options, runnable name or None) -> model`, on a device; each (options, name) is loaded once.
+
+    A load that asks for what the default one runs anyway is that one, and all of a name share one tokenizer: reading
+    it takes longer than reading the weights where the vocabulary is large.
+    """
     from nnpedia.checkpoints import materialize, runnables
 
     known = {runnable.name: runnable for runnable in runnables(family, hub=True)}
 
-    @lru_cache(maxsize=4)
+    @lru_cache(maxsize=5)  # of a mixture's six loads the default one and four more, that of the writes among them
     def cached(options: tuple[tuple[str, str], ...], name: str) -> StandardizedTransformer:
         if name not in known:
             raise NnpediaError(
                 f"{family.family} has no runnable checkpoint {name!r}; it has {', '.join(known)}",
                 where=str(family.notes.name),
             )
-        folder = materialize(known[name], family)
         chosen: dict[str, Any] = {**dict(options), "device": device}
+        if options:
+            default = cached((), name)
+            if dict(options).items() <= default.load_options().items():
+                return default
+            chosen["tokenizer"] = default.tokenizer
+        folder = materialize(known[name], family)
         model = StandardizedTransformer(folder, families=family.folder.parent, **chosen)
         model.dispatch()
         return model

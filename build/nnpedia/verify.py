@@ -16,7 +16,7 @@ from nnpedia.observe import Spot, asked_host, observe, read, shape_of, spots_of
 from nnpedia.pagecode import apart, running
 from nnpedia.record import LawFact, Load, Problem, SnippetFact
 from nnpedia.support import probing
-from nnpedia.writes import LOGITS, Write, try_write
+from nnpedia.writes import LOGITS, HeadOnce, Write, try_write
 
 if TYPE_CHECKING:
     from nnpedia.checkpoints import Runnable
@@ -162,7 +162,9 @@ def _try_writes(family: Family, load: LoadModel, prompt: str, checked: Checked) 
         return sum(table.get(choice.label, False) for table in checked.readable.values())
 
     model = load(max(checked.loads, key=count).options)
-    clean = read(model, [LOGITS], prompt)[LOGITS]
+    head = HeadOnce(model)
+    with head:
+        clean = read(model, [LOGITS], prompt)[LOGITS]
     if isinstance(clean, NnpediaError):
         return
     first = [kind.layers[0] for kind in block_kinds(model)]
@@ -171,7 +173,8 @@ def _try_writes(family: Family, load: LoadModel, prompt: str, checked: Checked) 
         pair, seen = spot[1:], checked.shapes.get(spot)
         if isinstance(seen, Unavailable) and seen.layers:
             continue
-        write = try_write(model, spot, prompt, clean)
+        with head:
+            write = try_write(model, spot, prompt, clean)
         before = checked.writes.setdefault(pair, write)
         if write.assignable and not before.assignable:
             checked.writes[pair] = write

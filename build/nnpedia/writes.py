@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from nnpedia.errors import LayoutError, NnpediaError
 from nnpedia.observe import Spot, asked_host, observe, read
@@ -19,6 +20,31 @@ if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
 
 LOGITS: Spot = (None, "model", "logits")
+
+
+class HeadOnce(TorchFunctionMode):
+    """While this lasts, a model's head is not asked again for what it said of the very same input.
+
+    Of a small model with a large vocabulary the head is most of a forward, and most of these forwards end in what it
+    has had already: a neutral write in the clean stream, and a disturbance in place in that of the one assigned. An
+    input of other numbers, another shape or other strides is a new one.
+    """
+
+    def __init__(self, model: StandardizedTransformer) -> None:
+        super().__init__()
+        self.weight = getattr(model._module.get_output_embeddings(), "weight", None)
+        self.said: list[tuple[torch.Tensor, torch.Tensor]] = []  # of the first input, which is clean, and of the last
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not torch.nn.functional.linear or len(args) < 2 or args[1] is not self.weight:
+            return func(*args, **(kwargs or {}))
+        asked = args[0]
+        for known, output in self.said:
+            if known.stride() == asked.stride() and known.dtype == asked.dtype and torch.equal(known, asked):
+                return output.clone()
+        output = func(*args, **(kwargs or {}))
+        self.said = [*self.said[:1], (asked.clone(), output.clone())]
+        return output
 
 
 @dataclass(frozen=True)
