@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,13 @@ FOUND = {
         "served": 4.4,
         "edits": {"nothing_changed": 1.0, "notes_edited": 9.0, "rendered": 8.0},
         "cold": [
-            {"families": count, "workers": workers, "seconds": 10.0 * count / workers, "peak_memory": 2**30}
+            {
+                "families": count,
+                "workers": workers,
+                "units": 5 * count,
+                "seconds": 10.0 * count / workers,
+                "peak_memory": 2**30,
+            }
             for count in (4, 1, 2)
             for workers in (2, 1)
         ],
@@ -74,7 +81,8 @@ def test_the_page_shows_what_was_measured_and_is_not_there_without(tmp_path: Pat
     assert "other &lt;1&gt; is not measured here: no &lt;registry&gt; here" in page.html
     assert "0.30" in page.html  # the load
     assert "0.20" in page.html  # of which over from_pretrained
-    assert "on a line of 0.0 s and 5.0 s a family; the farthest from it is off by 0 %" in page.html
+    assert "the line is 1.00 s a record. The build of" in page.html
+    assert "<td>2</td><td>4</td><td>20</td><td>20.0</td><td>" in page.html
     assert "<code>make serve</code> shows it</th><td>4.4 s" in page.html
     assert speed_pages(tmp_path) == [page]
     path.write_text("{")
@@ -99,6 +107,7 @@ def test_a_build_that_grows_linearly_is_a_straight_line() -> None:
     for line in drawn.lines:
         (x1, y1), _, (x4, y4) = line.points
         ground = results.HEIGHT - results.BOTTOM
+        assert line.ends == [pytest.approx((results.LEFT, ground)), pytest.approx((x4, y4))]
         assert (ground - y4) / (x4 - results.LEFT) == pytest.approx((ground - y1) / (x1 - results.LEFT))
     assert results.plot([]) is None
 
@@ -107,10 +116,32 @@ def test_a_build_that_does_not_grow_linearly_is_said_to_be_off() -> None:
     assert results.fitted([(1, 1.0), (2, 2.0)]) is None
     straight = results.fitted([(1, 3.0), (2, 5.0), (4, 9.0)])
     assert straight is not None
-    assert (straight.start, straight.each, straight.off) == pytest.approx((1, 2, 0))
-    curved = results.fitted([(1, 1.0), (2, 4.0), (4, 16.0), (8, 64.0)])
+    assert (straight.start, straight.each) == pytest.approx((1, 2))
+    curved = results.plot([built(1, 1.0), built(2, 4.0), built(4, 16.0), built(8, 64.0)])
     assert curved is not None
-    assert curved.off > 0.5
+    [line] = curved.lines
+    assert line.least_fitting["units"] == 1
+    assert abs(line.share(line.least_fitting)) > 0.5
+    assert line.farthest["units"] == 4
+
+
+def test_builds_are_shown_by_the_records_they_make() -> None:
+    """Families differ in how many they have: here the second has four times the first's, at one cost a record."""
+    drawn = results.plot([built(1, 2.0, families=1), built(5, 10.0, families=2), built(6, 12.0, families=3)])
+    assert drawn is not None
+    [line] = drawn.lines
+    assert [line.fit.off(run) for run in line.runs if line.fit] == pytest.approx([0, 0, 0])
+    assert [number for _, number in drawn.families] == [1, 2, 3]
+    assert results.plot([{"families": 1, "workers": 1, "seconds": 2.0}]) is None
+
+
+def built(units: int, seconds: float, families: int = 1) -> dict[str, Any]:
+    return {"families": families, "workers": 1, "units": units, "seconds": seconds}
+
+
+def test_a_task_that_has_no_title_goes_by_its_name() -> None:
+    lengths = {"9": {"bare": ROW, "new_task": ROW, "patterns": ROW}}
+    assert [row.what for row in results.library_rows({"library": {"lengths": lengths}})] == ["all patterns", "new task"]
 
 
 def test_a_cold_build_is_of_as_many_families_as_there_are_at_most() -> None:

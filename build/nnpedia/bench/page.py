@@ -25,7 +25,8 @@ def speed_pages(home: Path) -> list[pages.Page]:
         plot=results.plot(build.get("cold", [])),
         edits=build.get("edits"),
         served=build.get("served"),
-        WIDTH=results.WIDTH, HEIGHT=results.HEIGHT, LEFT=results.LEFT, RIGHT=results.RIGHT,
+        WIDTH=results.WIDTH, HEIGHT=results.HEIGHT, LEFT=results.LEFT, RIGHT=results.RIGHT, TOP=results.TOP,
+        BOTTOM=results.BOTTOM,
     )  # fmt: skip
     return [
         pages.Page("speed.md", "Speed", html, description="What reading values and building pages cost.", wide=True)
