@@ -83,7 +83,7 @@ def test_a_unit_goes_where_there_is_room_and_one_that_fits_nowhere_is_one_red_ro
     )
     outcomes, _ = build(loopback, quick.parent / "cache", folder=quick, produce="crashing:where")
     failed = {outcome.unit.family: outcome.cause for outcome in outcomes if outcome.status == "failed"}
-    assert failed == {"gpt2": "needs 5.6 GB of memory, and the largest worker has 4.7 GB"}
+    assert failed == {"gpt2": "needs 5.6 GiB of memory, and the largest worker has 4.7 GiB"}
     large = quick.parent / "cache" / "records" / "llama" / "run-00-forge.json"
     assert '"printout":"alone"' in large.read_text()
 

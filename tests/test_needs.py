@@ -45,7 +45,7 @@ def test_weights_are_parameters_times_their_bytes(counted: Path) -> None:
 def test_only_weights_need_an_accelerator(tmp_path: Path) -> None:
     needs = {kind: needs_of(Unit("llama", kind, 0, "forge"), LLAMA, tmp_path, "cuda") for kind in ("run", "reference")}  # type: ignore[arg-type]
     assert (needs["run"].accelerators, needs["reference"].accelerators) == (1, 0)
-    assert str(needs["run"]) == "0.4 GB and an accelerator"
+    assert str(needs["run"]) == "0.4 GiB and an accelerator"
 
 
 def test_a_job_that_does_not_fit_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,9 @@ def test_a_job_that_does_not_fit_is_not_started(tmp_path: Path, monkeypatch: pyt
     found = {result.job.name: result for result in run_jobs(jobs, limits=Limits(memory=2 * 2**30))}
     assert found["small"].value == 4
     assert found["large"].exit_code == 1
-    assert str(found["large"].cause).startswith("needs 3.0 GB of memory, more than its limit of 2.0 GB, and was not st")
+    assert str(found["large"].cause).startswith(
+        "needs 3.0 GiB of memory, more than its limit of 2.0 GiB, and was not st"
+    )
 
 
 def test_a_list_says_what_there_is_to_do(
@@ -72,7 +74,7 @@ def test_a_list_says_what_there_is_to_do(
         "accelerators": 0,
     } in listed
     app(["build", "gpt2", "--list"], standalone_mode=False)
-    assert "due    0.4 GB  gpt2: forge" in capsys.readouterr().out
+    assert "due    0.4 GiB  gpt2: forge" in capsys.readouterr().out
     assert not (tmp_path / "records").exists()
 
 

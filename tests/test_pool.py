@@ -92,7 +92,7 @@ def test_a_hang_ends_at_its_limit_with_what_it_started(tmp_path: Path) -> None:
 
 def test_a_memory_hog_ends_at_its_limit() -> None:
     results = run(job("swallow"), job("double", 1), limits=Limits(seconds=60, memory=2**30))
-    assert "more than its limit of 1.0 GB" in (results["swallow"].cause or "")
+    assert "more than its limit of 1.0 GiB" in (results["swallow"].cause or "")
     assert results["double"].value == 2
 
 

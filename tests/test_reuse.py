@@ -137,6 +137,19 @@ def test_the_library_page_tells_of_what_the_package_exports() -> None:
     for name in (name.partition(".")[2] for name in told if "." in name):
         assert name in members
     assert told["StandardizedTransformer.support"].signature.startswith("(layer: int | None = None)")
+    assert {name.partition(".")[2] for name in told if "." in name} == set(library.MEMBERS)
+
+
+def test_the_library_page_tells_of_every_member_that_a_page_uses() -> None:
+    import nnpedia
+
+    root = FAMILIES.parent
+    pages = [root / "README.md", *root.glob("site/*.md"), *FAMILIES.glob("*/notes.md")]
+    used = {name for page in pages for name in re.findall(r"\bmodel\.([a-z]\w+)", page.read_text(encoding="utf-8"))}
+    own = {
+        name for name, each in vars(nnpedia.StandardizedTransformer).items() if callable(each) or type(each) is property
+    }
+    assert used & own <= set(library.MEMBERS)
 
 
 def test_llms_txt_links_to_plain_text(entry: Entry) -> None:

@@ -166,7 +166,7 @@ def test_a_hang_and_a_memory_hog_fail_alone(checkout: Checkout, monkeypatch: pyt
     assert "longer than its limit of 5 s" in (outcomes["gpt2 run"].cause or "")
     monkeypatch.setenv("ENDS", json.dumps({"llama": "swallow"}))
     outcomes |= checkout.build("llama", force=True, limits=Limits(seconds=60.0, memory=2**30))
-    assert "more than its limit of 1.0 GB" in (outcomes["llama run"].cause or "")
+    assert "more than its limit of 1.0 GiB" in (outcomes["llama run"].cause or "")
     assert outcomes["_pages page"].status == "built"
 
 

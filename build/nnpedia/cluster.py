@@ -205,7 +205,7 @@ class Cluster:
     def _refusal(self, job: Job) -> str | None:
         """Why no worker can hold a job; `None` when one can."""
         if job.memory > self.memory:
-            return f"needs {job.memory / GIGABYTE:.1f} GB of memory, and the largest worker has {_gb(self.memory)}"
+            return f"needs {job.memory / GIGABYTE:.1f} GiB of memory, and the largest worker has {_gb(self.memory)}"
         if job.accelerators > self.accelerators:
             return f'needs an accelerator, and no worker declares one (`dask worker --resources "{ACCELERATOR}=1"`)'
         return None
@@ -347,4 +347,4 @@ def _connect(address: str) -> Client:
 
 
 def _gb(size: int) -> str:
-    return f"{size / GIGABYTE:.1f} GB"
+    return f"{size / GIGABYTE:.1f} GiB"

@@ -29,7 +29,7 @@ class Needs:
     accelerators: int = 0
 
     def __str__(self) -> str:
-        return f"{self.memory / GIGABYTE:.1f} GB" + (" and an accelerator" if self.accelerators else "")
+        return f"{self.memory / GIGABYTE:.1f} GiB" + (" and an accelerator" if self.accelerators else "")
 
 
 def needs_of(unit: Unit, family: Family | None, home: Path, device: str = "cpu") -> Needs:

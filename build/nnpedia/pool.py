@@ -132,7 +132,7 @@ def _next(waiting: Sequence[Job], running: Sequence[_Running], room: int | None)
 
 def _too_large(job: Job, limits: Limits) -> str:
     return (
-        f"needs {job.memory / GIGABYTE:.1f} GB of memory, more than its limit of {limits.memory / GIGABYTE:.1f} GB,"
+        f"needs {job.memory / GIGABYTE:.1f} GiB of memory, more than its limit of {limits.memory / GIGABYTE:.1f} GiB,"
         " and was not started; NNPEDIA_MEMORY sets the limit, --scheduler gives it to larger machines"
     )
 
@@ -225,7 +225,7 @@ def _look(each: _Running, limits: Limits) -> Result | None:
         cause = f"took longer than its limit of {limits.seconds:g} s and was ended"
     elif used > limits.memory:
         cause = (
-            f"used {used / GIGABYTE:.1f} GB of memory, more than its limit of {limits.memory / GIGABYTE:.1f} GB,"
+            f"used {used / GIGABYTE:.1f} GiB of memory, more than its limit of {limits.memory / GIGABYTE:.1f} GiB,"
             " and was ended"
         )
     else:
@@ -289,7 +289,7 @@ def resident_of(pid: int | None) -> int:
 
 
 def default_limits() -> Limits:
-    """Limits from NNPEDIA_SECONDS and NNPEDIA_MEMORY (in GB); by default 600 s, and 6 GB or 85 % of the machine."""
+    """Limits from NNPEDIA_SECONDS and NNPEDIA_MEMORY (in GiB); by default 600 s, and 6 GiB or 85 % of the machine."""
     limits = Limits()
     most = min(limits.memory, memory.for_units() or limits.memory)
     seconds = number("NNPEDIA_SECONDS", limits.seconds)

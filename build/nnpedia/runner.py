@@ -20,7 +20,7 @@ def list_units(names: list[str] | None, device: str, hub: bool, as_json: bool) -
         reporting.print_json([reporting.plan_as_data(each) for each in planned])
         return
     for each in planned:
-        print(f"{'done' if each.fresh else 'due':4}  {each.needs!s:>7}  {each.unit}")
+        print(f"{'done' if each.fresh else 'due':4}  {each.needs!s:>8}  {each.unit}")
 
 
 def run_units(

@@ -234,7 +234,7 @@ def _fits(bench: Bench, unit: Unit, family: Family) -> bool:
     """Whether a public checkpoint's weights leave room for a forward within the memory limit; told of when not."""
     needs = needs_of(unit, family, bench.home, bench.device)
     if needs.memory > bench.room:
-        limit = f"a limit of {bench.room / GIGABYTE:.1f} GB"
+        limit = f"a limit of {bench.room / GIGABYTE:.1f} GiB"
         bench.note(f"skipped {unit}: it needs {needs}, which does not fit {limit}")
         return False
     return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ class LawEntry:
 
     host: str
     name: str
-    says: str
+    says: str  # and its formula: the vocabulary's, or where no family has that one, what most have in its place
     formula: str
     tolerance: float
     holdings: list[Holding]
@@ -136,7 +137,16 @@ def _entry(
             lacking = [cells[family][pair].says for pair in sorted(named) if not cells[family][pair].served]
             why = "; ".join(dict.fromkeys(lacking)) or "no run measured it"
             missing.setdefault(why, []).append(family)
-    return LawEntry(host, name, spec.says, spec.formula, spec.tolerance, holdings, by_number(missing))
+    says, formula = _reading(spec, [each.form for each in holdings if not each.excepted])
+    return LawEntry(host, name, says, formula, spec.tolerance, holdings, by_number(missing))
+
+
+def _reading(spec: LawSpec, forms: Sequence[LawForm]) -> tuple[str, str]:
+    """What a law says and its formula, as some family has it."""
+    found = Counter((form.says, form.formula) for form in forms)
+    if not found or any(formula == spec.formula for _, formula in found):
+        return spec.says, spec.formula
+    return found.most_common(1)[0][0]
 
 
 def pairs_of(vocabulary: Vocabulary) -> set[Pair]:

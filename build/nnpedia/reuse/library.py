@@ -15,6 +15,19 @@ from nnpedia.cache import PACKAGE
 
 PAGE = "library"
 Role = Literal["class", "exception", "method", "property"]
+#: The members that are for a reader's code. The others are public among the modules of the package: a run's own state.
+MEMBERS = (
+    "text_config",
+    "lengths",
+    "load_options",
+    "values",
+    "forward_order",
+    "forward_names",
+    "support",
+    "project_on_vocab",
+    "trace",
+    "dispatch",
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,7 @@ class Entity:
 
 @cache
 def entities() -> tuple[Entity, ...]:
-    """Everything that `nnpedia` exports and its documented members, classes before exceptions."""
+    """Everything that `nnpedia` exports and the members that are for readers, classes before exceptions."""
     found = [entity for name in nnpedia.__all__ for entity in of_class(name)]
     return tuple(sorted(found, key=lambda entity: entity.role == "exception"))
 
@@ -50,7 +63,7 @@ def of_class(name: str) -> Iterator[Entity]:
     made = next((signature(each) for each in methods if each.name == "__init__"), "()")
     yield Entity(name, "class", made, documented(node), f"nnpedia.{name}")
     for each in methods:
-        if not each.name.startswith("_") and documented(each):
+        if each.name in MEMBERS:
             plain = any(isinstance(mark, ast.Name) and mark.id == "property" for mark in each.decorator_list)
             said = "" if plain else signature(each)
             role: Role = "property" if plain else "method"
