@@ -84,7 +84,7 @@ def test_the_head_is_asked_once_of_one_input_and_again_of_another() -> None:
     edits = [None, torch.clone, disturb, in_place]
     runs = [{} if edit is None else {spot: edit} for edit in edits]
     plain = [read(model, [LOGITS], forged.PROMPT, edits=edit)[LOGITS] for edit in runs]
-    with asked_of_the_head(model) as worked_out, HeadOnce(model):
+    with asked_of_the_head(model) as worked_out, HeadOnce(model._module.lm_head.weight):
         once = [read(model, [LOGITS], forged.PROMPT, edits=edit)[LOGITS] for edit in runs]
         assert len(worked_out) == 2
     assert all(torch.equal(one, other) for one, other in zip(plain, once, strict=True))
@@ -97,7 +97,7 @@ def test_an_edit_of_what_the_head_gave_is_not_given_again() -> None:
     def silence(value: torch.Tensor) -> None:
         value.zero_()
 
-    with HeadOnce(model):
+    with HeadOnce(model._module.lm_head.weight):
         before = read(model, [LOGITS], forged.PROMPT)[LOGITS]
         read(model, [LOGITS], forged.PROMPT, edits={spot: silence})
         after = read(model, [LOGITS], forged.PROMPT)[LOGITS]
@@ -109,7 +109,7 @@ def test_tries_of_writes_say_what_they_say_with_a_head_that_is_always_asked(monk
     model = forged.load("llama")
 
     def tried() -> list[Any]:
-        head, found = writes.HeadOnce(model), []
+        head, found = HeadOnce(model._module.lm_head.weight), []
         with head:
             clean = read(model, [LOGITS], forged.PROMPT)[LOGITS]
         for spot in spots_of(model, [0]):
@@ -118,8 +118,15 @@ def test_tries_of_writes_say_what_they_say_with_a_head_that_is_always_asked(monk
         return found
 
     once = tried()
-    monkeypatch.setattr(writes.HeadOnce, "__torch_function__", lambda self, f, types, a=(), k=None: f(*a, **(k or {})))
+    monkeypatch.setattr(HeadOnce, "__torch_function__", lambda self, f, types, a=(), k=None: f(*a, **(k or {})))
     assert tried() == once
+
+
+def test_a_large_head_is_asked_once_and_a_small_one_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = forged.load("llama")
+    assert not isinstance(writes.head_once(model), HeadOnce)
+    monkeypatch.setattr(writes, "LARGE", 1)
+    assert isinstance(writes.head_once(model), HeadOnce)
 
 
 def test_a_load_that_is_the_default_one_is_loaded_once() -> None:

@@ -87,7 +87,7 @@ def bracketed(
     if isinstance(called, FunctionType):  # an object that is called
         function = called.__get__(function)
     receiver = function.__self__ if isinstance(function, MethodType) else None
-    inner, decorators = nn.decorator_chain(function.__func__ if isinstance(function, MethodType) else function)
+    inner, decorators = _undecorated(function)
     if not isinstance(inner, FunctionType):
         raise SourceNotAvailable("a builtin or C function has no Python source")
     compiled = _compiled(inner.__code__, wanted)
@@ -98,6 +98,17 @@ def bracketed(
     made.__kwdefaults__, made.__qualname__ = inner.__kwdefaults__, inner.__qualname__
     built = nn.rewrap(decorators, made)
     return (built if receiver is None else built.__get__(receiver)), compiled
+
+
+def _undecorated(function: Any) -> tuple[Any, Any]:
+    """nnsight's `decorator_chain`, which reads the source of every decorator, once for a method of many modules."""
+    if not isinstance(function, MethodType):
+        return nn.decorator_chain(function)
+    own = getattr(type(function.__self__), function.__name__, None)
+    return _chain_of(own) if own is function.__func__ else nn.decorator_chain(function.__func__)
+
+
+_chain_of = lru_cache(maxsize=1024)(nn.decorator_chain)  # of what a class holds, and so outlives no model
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from nnpedia.observe import Spot, asked_host, observe, read, shape_of, spots_of
 from nnpedia.pagecode import apart, running
 from nnpedia.record import LawFact, Load, Problem, SnippetFact
 from nnpedia.support import probing
-from nnpedia.writes import LOGITS, HeadOnce, Write, try_write
+from nnpedia.writes import LOGITS, Write, head_once, try_write
 
 if TYPE_CHECKING:
     from nnpedia.checkpoints import Runnable
@@ -162,7 +162,7 @@ def _try_writes(family: Family, load: LoadModel, prompt: str, checked: Checked) 
         return sum(table.get(choice.label, False) for table in checked.readable.values())
 
     model = load(max(checked.loads, key=count).options)
-    head = HeadOnce(model)
+    head = head_once(model)
     with head:
         clean = read(model, [LOGITS], prompt)[LOGITS]
     if isinstance(clean, NnpediaError):

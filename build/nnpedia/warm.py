@@ -47,6 +47,10 @@ with contextlib.suppress(Exception):
     importlib.import_module("tqdm").tqdm.set_lock(threading.RLock())
 
 with contextlib.suppress(Exception):
+    # over a thousand patterns, compiled for the first weights that a process loads
+    importlib.import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("llama")
+
+with contextlib.suppress(Exception):
     from nnpedia import cache, vocabulary
 
     # every spec stands on it; a unit that finds another text there parses that one

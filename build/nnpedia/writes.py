@@ -7,6 +7,7 @@ for bit as they were; a disturbed value, assigned or edited in place, must chang
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nnpedia.model import StandardizedTransformer
 
 LOGITS: Spot = (None, "model", "logits")
+LARGE = 1 << 24  # weights of a head: SmolLM2's has 28 million, a forged checkpoint's some tens of thousands
 
 
 class HeadOnce(TorchFunctionMode):
@@ -30,9 +32,9 @@ class HeadOnce(TorchFunctionMode):
     input of other numbers, another shape or other strides is a new one.
     """
 
-    def __init__(self, model: StandardizedTransformer) -> None:
+    def __init__(self, weight: torch.Tensor) -> None:
         super().__init__()
-        self.weight = getattr(model._module.get_output_embeddings(), "weight", None)
+        self.weight = weight
         self.said: list[tuple[torch.Tensor, torch.Tensor]] = []  # of the first input, which is clean, and of the last
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -45,6 +47,12 @@ class HeadOnce(TorchFunctionMode):
         output = func(*args, **(kwargs or {}))
         self.said = [*self.said[:1], (asked.clone(), output.clone())]
         return output
+
+
+def head_once(model: StandardizedTransformer) -> AbstractContextManager[object]:
+    """`HeadOnce` of a large head; of a small one nothing, as it costs less than to look at every operation."""
+    weight = getattr(model._module.get_output_embeddings(), "weight", None)
+    return nullcontext() if weight is None or weight.numel() < LARGE else HeadOnce(weight)
 
 
 @dataclass(frozen=True)
