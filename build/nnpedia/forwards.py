@@ -80,14 +80,17 @@ def _code_in(code: CodeType, name: str) -> CodeType:
 
 
 def bracketed(
-    function: Callable[..., Any], call: Callable[..., Any], wanted: frozenset[str]
+    function: Callable[..., Any],
+    call: Callable[..., Any],
+    wanted: frozenset[str],
+    peel: Callable[[Any], tuple[Any, Any]] = nn.decorator_chain,
 ) -> tuple[Callable[..., Any], Compiled]:
     """`function` calling `call` at the wanted operations; raises `SourceNotAvailable` as nnsight does."""
     called: Any = getattr(type(function), "__call__", None)  # noqa: B004 (its code is wanted)
     if isinstance(called, FunctionType):  # an object that is called
         function = called.__get__(function)
     receiver = function.__self__ if isinstance(function, MethodType) else None
-    inner, decorators = _undecorated(function)
+    inner, decorators = peel(function.__func__ if isinstance(function, MethodType) else function)
     if not isinstance(inner, FunctionType):
         raise SourceNotAvailable("a builtin or C function has no Python source")
     compiled = _compiled(inner.__code__, wanted)
@@ -100,15 +103,10 @@ def bracketed(
     return (built if receiver is None else built.__get__(receiver)), compiled
 
 
-def _undecorated(function: Any) -> tuple[Any, Any]:
-    """nnsight's `decorator_chain`, which reads the source of every decorator, once for a method of many modules."""
-    if not isinstance(function, MethodType):
-        return nn.decorator_chain(function)
-    own = getattr(type(function.__self__), function.__name__, None)
-    return _chain_of(own) if own is function.__func__ else nn.decorator_chain(function.__func__)
-
-
-_chain_of = lru_cache(maxsize=1024)(nn.decorator_chain)  # of what a class holds, and so outlives no model
+@lru_cache(maxsize=1024)
+def _of_class(method: Callable[..., Any]) -> tuple[Any, Any]:
+    """nnsight's `decorator_chain`, which reads the source of every decorator, once for all modules of a class."""
+    return nn.decorator_chain(method)
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,9 @@ def opened(envoy: Any, wanted: frozenset[str] = frozenset()) -> Source:
     if known is None or state.body is not known.body or not wanted <= known.wanted:
         wanted |= frozenset() if known is None else known.wanted
         shown = operation(lambda: state.active()[:2], state)
-        state.body, compiled = bracketed(state.original, shown, wanted)
+        shared = getattr(type(envoy._module), "forward", None) is state.original
+        peel = _of_class if shared else nn.decorator_chain  # what no class holds is not held here either
+        state.body, compiled = bracketed(state.original, shown, wanted, peel)
         known = _OPENED[envoy._module] = Opened(state.body, compiled, wanted)
     return Source(envoy, envoy.path, known.compiled)
 
