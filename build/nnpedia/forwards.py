@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from nnsight.intervention import source as nn
-from nnsight.intervention.interleaver import Mediator
 from nnsight.intervention.source import Compiled, Source, SourceNotAvailable
 
 from nnpedia.errors import AddressError
@@ -151,7 +150,7 @@ def _state(envoy: Any) -> Any:
     return state if known else nn.install_controller(envoy)
 
 
-def inside(node: Any, wanted: frozenset[str] | None, ask: Callable[[str], Any] = Mediator.value) -> Source:
+def inside(node: Any, wanted: frozenset[str] | None, ask: Callable[[str], Any]) -> Source:
     """The operations inside the function that an operation calls, which is asked for; `None` wants them all.
 
     Raises nnsight's `SourceNotAvailable` where there is no Python function.
@@ -163,11 +162,11 @@ def inside(node: Any, wanted: frozenset[str] | None, ask: Callable[[str], Any] =
         if isinstance(function, torch.nn.Module) or function is nn.bind:
             raise SourceNotAvailable(f"{node.name!r} calls no function of its own")
         if sourced[node.path] is None:
-            sourced[node.path] = _inside_again(node, function, wanted)
+            sourced[node.path] = inside_again(node, function, wanted)
     return Source(node.envoy, node.path, sourced[node.path][1])
 
 
-def _inside_again(node: Any, function: Any, wanted: frozenset[str] | None) -> tuple[Any, Compiled]:
+def inside_again(node: Any, function: Any, wanted: frozenset[str] | None) -> tuple[Any, Compiled]:
     """The bracketed function; as an earlier run made it where that called the same plain one."""
     kept = node.envoy.__dict__.setdefault("_inside", {})
     called, before, made = kept.get(node.path, (None, None, None))

@@ -37,7 +37,9 @@ class Handoff(Spot, Controller):
         self.entered += 1
         output = state.body(self.module_ref(), *args, **kwargs)
         if self.after:  # since before the call, or since something within it
-            return self.routes[0][0]().handle(self.places[2], output)
+            if self.gathers is None:
+                return self.routes[0][0]().handle(self.places[2], output)
+            self.gathers.append(output)
         self.left += 1
         return output
 
@@ -59,11 +61,13 @@ class Handoff(Spot, Controller):
 class Site(Spot):
     """An operation inside a forward."""
 
-    __slots__ = ("base", "drilled", "routes")
+    __slots__ = ("base", "drilled", "inside", "routes")
 
     def __init__(self, base: str) -> None:
         super().__init__((f"{base}.input", f"{base}.skip", f"{base}.output"))
         self.base, self.drilled = base, False
+        #: What makes the function to run in the place of the one that is called, where what it gives is gathered.
+        self.inside: Callable[[Any], Any] | None = None
         self.routes: Any = None
 
     def function(self, interleaver: Watching, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,6 +75,8 @@ class Site(Spot):
         if self.base in interleaver.sourced:
             interleaver.handle(f"{self.base}.fn", fn)  # whoever waits for it makes the other one
         made = interleaver.sourced.get(self.base)
+        if made is None and self.inside is not None:
+            made = interleaver.sourced[self.base] = self.inside(fn)
         self.drilled = made is not None
         return fn if made is None else made[0]
 
@@ -112,7 +118,9 @@ def operation(locate: Callable[[], tuple[Any, Any]], owner: Any = Unshared) -> C
         site.entered += 1
         value = fn(*args, **kwargs)
         if site.after:
-            return locate()[0].handle(site.places[2], value)
+            if site.gathers is None:
+                return locate()[0].handle(site.places[2], value)
+            site.gathers.append(value)
         site.left += 1
         return value
 

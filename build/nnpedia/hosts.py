@@ -35,7 +35,7 @@ ENTERING = ("keys", "values", "betas", "decays")
 
 
 #: What a host keeps of its module and of its place in the tree, to be found again once the module is replaced.
-FOUND = ("places", "outermost", "_sizes")
+FOUND = ("places", "outermost", "inner", "_sizes")
 
 
 class Hosting:
@@ -71,6 +71,11 @@ class Hosting:
     @cached_property
     def outermost(self) -> dict[Located, tuple[Any, Any, Any]]:
         """By value: how its module ran when it was last located inside the forward, and the operation it is at."""
+        return {}
+
+    @cached_property
+    def inner(self) -> dict[Located, tuple[str, Any]]:
+        """By value inside the function that an operation calls: its location when last found, and that operation."""
         return {}
 
     @property

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 def too_late(host: Hosting, name: str) -> NoReturn:
     """Raise `ReadTooLate`, while nnsight's own error for the value is handled."""
-    mediator = Mediator.current(name)
-    if mediator.iteration:
+    if Mediator.current(name).iteration:
         raise  # a loop over steps that outran the run: nnsight ends it with a warning
-    asked = host.root.asked.get(id(mediator), [])
+    raise_late(host, name)
+
+
+def raise_late(host: Hosting, name: str) -> NoReturn:
+    """Raise `ReadTooLate`."""
+    asked = host.root.asked.get(id(Mediator.current(name)), [])
     raise ReadTooLate(told_late(host, name, asked[-2] if len(asked) > 1 else None), where=host.place) from None
 
 

@@ -31,9 +31,9 @@ class Located(property):
         super().__init__()
         self.name, self.spec = name, spec
         self.address = None if spec.at is None else parse(spec.at)
-        #: Whether some families or loads are without it.
         #: Whether it is all that a call gives.
         self.whole = self.address is not None and self.address.access == "output" and not self.address.index
+        #: Whether some families or loads are without it.
         self.conditional = spec.absent is not None or bool(spec.needs)
 
     def check_declared(self, host: Hosting) -> None:
@@ -79,6 +79,7 @@ class Located(property):
             try:
                 chain = address.operations
                 node: Any = self._outermost(host, envoy, chain[0])
+                outer = node
                 for depth, operation in enumerate(chain[1:], 1):
                     wanted = host.root.forwards.wanted(envoy.path, chain[:depth])
                     node, around = _operation(drilled(host, node, wanted), operation), node.path
@@ -95,9 +96,20 @@ class Located(property):
         if address.operations:
             catch_up(location, around)
         # A nested operation is instrumented anew in every run, and one that some calls pass by is counted anew.
-        if len(address.operations) < 2 and self.always:
+        if self.always and len(address.operations) < 2:
             host.places[self] = location
+        elif self.always and len(address.operations) == 2:
+            host.inner[self] = (location, outer)
         return location
+
+    def foreseen(self, host: Hosting) -> tuple[str, Any] | None:
+        """The location as an earlier run found it, and the operation in whose function it lies, if it does."""
+        if self in host.places:
+            return host.places[self], None
+        location, outer = host.inner.get(self, ("", None))
+        if outer is None or self._outermost(host, self.descend(host), self._address.operations[0]) is not outer:
+            return None
+        return location, outer
 
     def _outermost(self, host: Hosting, envoy: Any, operation: str) -> Any:
         """The operation in the forward of the module; as it was found before, for as long as that runs as it did."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from nnpedia.errors import CheckpointError, ModelError, OutsideTrace
 from nnpedia.family import for_config
 from nnpedia.forwards import Forwards, open_forwards
 from nnpedia.functions import FUNCTIONS
+from nnpedia.gathering import every
 from nnpedia.handoffs import shorten
 from nnpedia.holding import PATHS, find_child, host_of
 from nnpedia.hosts import Blocks, Host, Hosting, host_class, host_classes, renames
@@ -199,6 +200,18 @@ class StandardizedTransformer(TransformersModel, Host):
         """These values of a host, in the order the forward reaches them."""
         return sorted(names, key=[name.split(".")[1] for name in self.values(host)].index)
 
+    def every(self, name: str, layers: Iterable[int] | None = None) -> dict[int, torch.Tensor]:
+        """One value of many blocks by their numbers: `model.every("layers.layer_output")[3]`, inside a trace.
+
+        Each tensor is what that block's own attribute gives, in its layout; asked for at once they cost less, as
+        the trace code waits for the last of them only. `name` is one of `values()`. Without `layers`, those blocks
+        are read that have the value; of the numbers that are given, each has to have it.
+
+        Raises `ModelError` for a name that no block has, `NoSuchBlock`, and what reading a block raises; the last
+        block has run when this returns, so an edit in place is refused with `ReadOnly`.
+        """
+        return every(self, name, layers)
+
     def support(self, layer: int | None = None) -> Any:
         """Which values this load gives; see `nnpedia.support.support`."""
         from nnpedia.support import support
@@ -282,9 +295,9 @@ class StandardizedTransformer(TransformersModel, Host):
         from nnpedia.values import Rows
 
         batch = self.call().batch
-        group = Mediator.current("rows").batch_group
         batcher = self.interleaver.batcher
-        if group is None or batcher is None or not batcher.batching:
+        group = Mediator.current("rows").batch_group if batcher is not None and batcher.batching else None
+        if group is None:
             return Rows(0, batch, batch)
         times = batcher.repeats
         return Rows(group[0] * times, group[1] * times, batch)

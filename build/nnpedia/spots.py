@@ -32,16 +32,18 @@ class Live:
 class Spot:
     """A call that somebody may wait at: before it (its inputs, its gate), within it (what it calls) or after it.
 
-    `entered` and `left` are how often it went by in this run with nobody there. What a call touches has long left
-    the processor's cache: hence the slots.
+    `entered` and `left` are how often it went by in this run with nobody there. `gathers` is what its calls gave,
+    where that is kept for somebody who waits at a later one (`nnpedia.gathering`); then `after` is set too. What a
+    call touches has long left the processor's cache: hence the slots.
     """
 
-    __slots__ = ("after", "before", "entered", "left", "live", "places", "within")
+    __slots__ = ("after", "before", "entered", "gathers", "left", "live", "places", "within")
 
     def __init__(self, places: Places = ("", "", "")) -> None:
         self.places = places
         self.live = Live()
         self.before = self.after = self.within = False
+        self.gathers: list[Any] | None = None
         self.entered = self.left = 0
 
 

@@ -79,7 +79,7 @@ class Value(Located):
         if host is None:
             return self
         try:
-            here = self._here(host) if self.moves else self
+            here = self.here(host) if self.moves else self
             if not host.derives:
                 return here._read(host)
             host.prepare(self.name)
@@ -93,7 +93,7 @@ class Value(Located):
 
     def __set__(self, host: Hosting, value: Any) -> None:
         try:
-            self._here(host)._write(host, value)
+            self.here(host)._write(host, value)
             host.keep(self.name, value)
         except OutOfOrderError:
             too_late(host, self.name)
@@ -102,7 +102,7 @@ class Value(Located):
 
     # -- reading and writing ------------------------------------------------------------------
 
-    def _here(self, host: Hosting) -> Value:
+    def here(self, host: Hosting) -> Value:
         """The value as the running call has it: a call of one token more may compute it in another place."""
         if self.by_class:
             return self.by_class.get(type(host.module).__name__, self)
@@ -124,13 +124,7 @@ class Value(Located):
         if waiting is not None and waiting.key == (self, location, mediator.wanted(location)):
             return waiting.view
         raw = awaited(root, mediator, location)
-        native = raw if self.whole and isinstance(raw, Tensor) else self.take(host, raw)
-        view, rows = (native, None) if self.plain else self._split(host, native)
-        asks = view.requires_grad
-        if (asks and refuses_edits(view)) or root.overwrites(view):
-            view = view.clone()
-        elif asks and self._address.access != "output":
-            view = view.view_as(view)  # others may read the same tensor: its gradient here is that of this call only
+        view, native, rows = self.handed(host, root, raw)
         if view is not native and (view.requires_grad or not shares(view, native)):
             # An in-place edit of a copy would be lost, and a view the model does not go on with gets no
             # gradient: so what was handed out goes back when the trace moves on.
@@ -139,6 +133,17 @@ class Value(Located):
         if self.spec.indexes is not None:
             watch(mediator, view, partial(check_range, self, host, view))
         return view
+
+    def handed(self, host: Hosting, root: StandardizedTransformer, raw: Any) -> tuple[Tensor, Tensor, Rows | None]:
+        """What a reader gets of a call's raw inputs or output, the tensor there, and the rows it was cut to."""
+        native = raw if self.whole and isinstance(raw, Tensor) else self.take(host, raw)
+        view, rows = (native, None) if self.plain else self._split(host, native)
+        asks = view.requires_grad
+        if (asks and refuses_edits(view)) or root.overwrites(view):
+            view = view.clone()
+        elif asks and self._address.access != "output":
+            view = view.view_as(view)  # others may read the same tensor: its gradient here is that of this call only
+        return view, native, rows
 
     def _back(self, host: Hosting, raw: Any, native: Tensor, view: Tensor, rows: Rows | None, version: int) -> Any:
         """The raw call with what was handed out put back; as it was when nothing edited it and no gradient is asked."""
@@ -149,7 +154,8 @@ class Value(Located):
         )
 
     def _write(self, host: Hosting, value: Any) -> None:
-        mediator = self._enter(host, host.root)
+        root = host.root
+        mediator = self._enter(host, root)
         if self.address is None:
             write = READERS[str(self.spec.reader)].write
             if write is None:
@@ -157,7 +163,7 @@ class Value(Located):
             write(host, value)
             return
         location = self.locate(host)
-        raw = awaited(host.root, mediator, location)
+        raw = awaited(root, mediator, location)
         native = self.take(host, raw)
         current, rows = self._split(host, native)
         value = fitting(self, host, value, current)

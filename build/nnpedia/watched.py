@@ -43,4 +43,4 @@ def _state(value: Any) -> Any:
     """What is another after an edit in place; a tensor of inference mode keeps no count of them."""
     if isinstance(value, Tensor):
         return None if value.is_inference() else value._version
-    return list(value)
+    return [_state(each) for each in value] if isinstance(value, tuple) else list(value)

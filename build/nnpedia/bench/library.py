@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import nnsight
 import torch
 
 from nnpedia.bench.timing import in_turn, rows
@@ -78,9 +79,27 @@ def tasks(plain: torch.nn.Module, model: StandardizedTransformer, length: int) -
                 found.append(block.self_attn.attention_probabilities.save())
         return found
 
-    if len(residuals()) != model.num_layers or len(patterns()) != model.num_layers:
-        raise AssertionError("a trace gave fewer values than there are blocks")
-    return {"bare": bare, "residuals": residuals, "patterns": patterns}
+    def every_residual() -> list[torch.Tensor]:
+        with torch.no_grad(), model.trace(tokens):
+            found = nnsight.save(model.every("layers.layer_output"))
+        return list(found.values())
+
+    def every_pattern() -> list[torch.Tensor]:
+        with torch.no_grad(), model.trace(tokens):
+            found = nnsight.save(model.every("self_attn.attention_probabilities"))
+        return list(found.values())
+
+    alike: dict[str, tuple[Callable[[], list[torch.Tensor]], ...]] = {
+        "residuals": (every_residual, residuals), "patterns": (every_pattern, patterns),
+    }  # fmt: skip
+    for name, (together, one_by_one) in alike.items():
+        ours, theirs = together(), one_by_one()
+        if len(ours) != model.num_layers or not all(map(torch.equal, ours, theirs)):
+            raise AssertionError(f"{name} read together are not those read one by one")
+    return {
+        "bare": bare, "residuals": every_residual, "patterns": every_pattern,
+        "residuals_one_by_one": residuals, "patterns_one_by_one": patterns,
+    }  # fmt: skip
 
 
 def first_run(model: StandardizedTransformer) -> float:

@@ -1,0 +1,282 @@
+"""`model.every`: one value of many blocks at once is what reading it block by block gives, or the same error."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import pytest
+import torch
+from forged import PROMPT, each_family, full, load
+from nnsight.intervention.interleaver import Mediator
+from reading import everything
+
+from nnpedia import OutsideTrace, ReadOnly, ReadTooLate, StandardizedTransformer, Unavailable
+from nnpedia.errors import ModelError, NoSuchBlock
+from nnpedia.holding import PATHS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+RESIDUALS, PATTERNS = "layers.layer_output", "self_attn.attention_probabilities"
+ALIKE = (RESIDUALS, PATTERNS, "layers.layer_input", "self_attn.attention_queries", "mlp.mlp_neurons")
+
+
+def at_once(model: Any, name: str, **options: Any) -> dict[int, torch.Tensor]:
+    with model.trace(PROMPT):
+        found = model.every(name, **options).save()
+    return dict(found)
+
+
+def one_by_one(model: Any, name: str) -> dict[int, torch.Tensor]:
+    host, value = name.split(".")
+    found = {}
+    with model.trace(PROMPT):
+        for layer, block in enumerate(model.layers):
+            found[layer] = getattr(block if host == "layers" else getattr(block, host), value).save()
+    return found
+
+
+def same(one: dict[int, torch.Tensor], other: dict[int, torch.Tensor]) -> bool:
+    return list(one) == list(other) and all(torch.equal(one[layer], other[layer]) for layer in one)
+
+
+@pytest.fixture
+def switches(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One entry for each time that the model's side goes on with the trace code."""
+    seen: list[None] = []
+    switch = Mediator.switch
+
+    def counted(mediator: Mediator, *values: Any) -> Any:
+        seen.append(None)
+        return switch(mediator, *values)
+
+    monkeypatch.setattr(Mediator, "switch", counted)
+    return seen
+
+
+@each_family
+def test_of_every_family_each_value_is_that_of_the_blocks(family: str) -> None:
+    model = full(family)
+    alone: dict[str, dict[int, torch.Tensor]] = {}
+    for (layer, host, name), value in everything(model).items():
+        if host in PATHS and isinstance(value, torch.Tensor):
+            alone.setdefault(f"{host}.{name}", {})[layer] = value
+    assert RESIDUALS in alone
+    with torch.no_grad():
+        for name, values in alone.items():
+            assert same(at_once(model, name), values), name
+
+
+@pytest.mark.parametrize("name", [RESIDUALS, PATTERNS, "mlp.mlp_output"])
+def test_the_trace_code_waits_for_the_first_and_the_last_block(name: str, switches: list[None]) -> None:
+    model = StandardizedTransformer("llama:forge", attn_implementation="eager")
+    with torch.no_grad():
+        values = one_by_one(model, name)
+        assert len(values) > 2
+        switches.clear()
+        assert same(at_once(model, name), values)
+        both = 2 if name == PATTERNS else 1  # a function inside of which the pattern is made is asked for first
+        assert len(switches) == 1 + 2 * both
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_the_first_time_of_a_model_too(name: str) -> None:
+    model = StandardizedTransformer("llama:forge", attn_implementation="eager")
+    with torch.no_grad():
+        first, again = at_once(model, name), at_once(model, name)
+        assert same(first, again)
+        assert same(first, one_by_one(model, name))
+
+
+def rows(model: Any) -> dict[int, torch.Tensor]:
+    with model.trace() as tracer:
+        with tracer.invoke("One"):
+            _ = model.every(RESIDUALS)
+        with tracer.invoke(PROMPT):
+            found = model.every(RESIDUALS).save()
+    return dict(found)
+
+
+def rows_alone(model: Any) -> dict[int, torch.Tensor]:
+    found = {}
+    with model.trace() as tracer:
+        with tracer.invoke("One"):
+            _ = model.layers[0].layer_output
+        with tracer.invoke(PROMPT):
+            for layer, block in enumerate(model.layers):
+                found[layer] = block.layer_output.save()
+    return found
+
+
+def cached(model: Any) -> dict[int, torch.Tensor]:
+    with model.trace(PROMPT) as tracer:
+        kept = tracer.cache(modules=[model.layers[1]])
+        found = model.every(RESIDUALS).save()
+    assert torch.equal(kept["model.model.layers.1"].output, found[1])
+    return dict(found)
+
+
+def third_step(model: Any) -> dict[int, torch.Tensor]:
+    with model.generate(PROMPT, max_new_tokens=4, min_new_tokens=4, do_sample=False) as tracer:
+        for step in tracer.iter[:4]:
+            here = model.every(PATTERNS)
+            if step == 2:
+                found = here.save()
+    return dict(found)
+
+
+def third_step_alone(model: Any) -> dict[int, torch.Tensor]:
+    found = {}
+    with model.generate(PROMPT, max_new_tokens=4, min_new_tokens=4, do_sample=False) as tracer:
+        for _ in tracer.iter[2]:
+            for layer, block in enumerate(model.layers):
+                found[layer] = block.self_attn.attention_probabilities.save()
+    return found
+
+
+def pinned(model: Any) -> dict[int, torch.Tensor]:
+    with model.generate(PROMPT, max_new_tokens=4, min_new_tokens=4, do_sample=False) as tracer:
+        for _ in tracer.iter[2]:
+            found = model.every(PATTERNS).save()
+    return dict(found)
+
+
+def after_an_edit(model: Any) -> dict[int, torch.Tensor]:
+    with model.trace(PROMPT):
+        model.layers[0].layer_input = 2 * model.layers[0].layer_input
+        found = model.every(RESIDUALS).save()
+    return dict(found)
+
+
+def after_an_edit_alone(model: Any) -> dict[int, torch.Tensor]:
+    found = {}
+    with model.trace(PROMPT):
+        model.layers[0].layer_input = 2 * model.layers[0].layer_input
+        for layer, block in enumerate(model.layers):
+            found[layer] = block.layer_output.save()
+    return found
+
+
+def in_the_visit_of_the_first(model: Any) -> dict[int, torch.Tensor]:
+    with model.trace(PROMPT):
+        model.layers[0].layer_output = 3 * model.layers[0].layer_output
+        found = model.every(RESIDUALS).save()
+    return dict(found)
+
+
+def in_the_visit_of_the_first_alone(model: Any) -> dict[int, torch.Tensor]:
+    with model.trace(PROMPT):
+        model.layers[0].layer_output = 3 * model.layers[0].layer_output
+        found = [block.layer_output for block in model.layers].save()
+    return dict(enumerate(found))
+
+
+@pytest.mark.parametrize(
+    ("together", "alone"),
+    [
+        (rows, rows_alone), (cached, lambda model: one_by_one(model, RESIDUALS)), (third_step, third_step_alone),
+        (pinned, third_step_alone), (after_an_edit, after_an_edit_alone),
+        (in_the_visit_of_the_first, in_the_visit_of_the_first_alone),
+    ],
+    ids=lambda each: each.__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("family", ["llama", "qwen2_moe"])
+def test_beside_others_in_steps_and_after_edits(family: str, together: Callable[..., Any], alone: Any) -> None:
+    model = full(family)
+    with torch.no_grad():
+        assert same(together(model), alone(model))
+
+
+def test_a_gradient_flows_into_each() -> None:
+    model = full("llama")
+    together: dict[int, torch.Tensor] = {}
+    alone: dict[int, torch.Tensor] = {}
+    with model.trace(PROMPT):
+        found = model.every(PATTERNS)
+        loss = model.logits.sum()
+        with loss.backward():
+            for layer in reversed(found):
+                together[layer] = found[layer].grad.save()
+    with model.trace(PROMPT):
+        patterns = [block.self_attn.attention_probabilities for block in model.layers]
+        loss = model.logits.sum()
+        with loss.backward():
+            for layer in reversed(range(len(patterns))):
+                alone[layer] = patterns[layer].grad.save()
+    assert len(together) == model.num_layers
+    assert same(together, alone)
+
+
+def test_a_function_that_is_another_one_is_looked_inside_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pattern is made in a function that the attention calls, and which one that is may change between runs."""
+    model = StandardizedTransformer("llama:forge", attn_implementation="eager")
+    with torch.no_grad():
+        values = at_once(model, PATTERNS)
+        module = importlib.import_module("transformers.models.llama.modeling_llama")
+        eager = module.eager_attention_forward
+        blind = {**eager.__globals__, "repeat_kv": lambda states, times: 0 * module.repeat_kv(states, times)}
+        monkeypatch.setattr(
+            module, "eager_attention_forward", FunctionType(eager.__code__, blind, eager.__name__, (0.0,))
+        )
+        uniform = at_once(model, PATTERNS)
+        assert all(bool((pattern[0, :, -1] == pattern[0, :, -1, :1]).all()) for pattern in uniform.values())
+        assert not same(uniform, values)
+        monkeypatch.undo()
+        assert same(at_once(model, PATTERNS), values)
+
+
+def test_only_some_blocks_and_only_those_that_have_it() -> None:
+    model = full("jamba")
+    attending = [layer for layer, block in enumerate(model.layers) if hasattr(block, "self_attn")]
+    assert 0 < len(attending) < model.num_layers
+    assert list(at_once(model, PATTERNS)) == attending
+    llama = full("llama")
+    assert list(at_once(llama, RESIDUALS, layers=[-1, 0, 0])) == [0, llama.num_layers - 1]
+    assert at_once(llama, RESIDUALS, layers=[]) == {}
+    with pytest.raises(NoSuchBlock, match="there is no block 99"):
+        at_once(llama, RESIDUALS, layers=[0, 99])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("layers.layer_outptu", r"'layers\.layer_outptu' is no value of a block; did you mean 'layers\.layer_output'"),
+        ("layer_output", r"'layer_output' is no value of a block; did you mean 'layers\.layer_output'"),
+        ("model.logits", r"'model\.logits' is a value of the model.*model\.values\(\)"),
+    ],
+)
+def test_a_name_that_no_block_has(name: str, told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        at_once(full("llama"), name)
+
+
+def test_what_reading_a_block_raises() -> None:
+    model = load("llama", attn_implementation="sdpa")
+    with pytest.raises(Unavailable, match="eager"):
+        at_once(model, PATTERNS)
+    with pytest.raises(OutsideTrace, match=r"layers\.layer_output exists only while the model runs"):
+        model.every(RESIDUALS)
+    with pytest.raises(ReadTooLate, match=r"layers\[0\]: layer_output was asked for after model\.layers\[1\]"):
+        after_the_second(model)
+
+
+def after_the_second(model: Any) -> None:
+    with model.trace(PROMPT):
+        _ = model.layers[1].layer_output
+        _ = model.every(RESIDUALS)
+
+
+def edited(model: Any, layer: int) -> None:
+    with model.trace(PROMPT):
+        model.every(RESIDUALS)[layer][:] = 0
+        _ = model.logits
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_an_edit_in_place_is_refused(layer: int) -> None:
+    model = full("llama")
+    assert model.num_layers == 3
+    with torch.no_grad(), pytest.raises(ReadOnly, match="assign it block by block"):
+        edited(model, layer)
