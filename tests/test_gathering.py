@@ -186,27 +186,48 @@ def in_the_visit_of_the_first_alone(model: Any) -> dict[int, torch.Tensor]:
 def test_beside_others_in_steps_and_after_edits(family: str, together: Callable[..., Any], alone: Any) -> None:
     model = full(family)
     with torch.no_grad():
+        for name in (RESIDUALS, PATTERNS):
+            one_by_one(model, name)  # only what a run has found before is put aside
         assert same(together(model), alone(model))
 
 
-def test_a_gradient_flows_into_each() -> None:
-    model = full("llama")
-    together: dict[int, torch.Tensor] = {}
-    alone: dict[int, torch.Tensor] = {}
+def gradients(model: Any, name: str) -> dict[int, torch.Tensor]:
+    found: dict[int, torch.Tensor] = {}
     with model.trace(PROMPT):
-        found = model.every(PATTERNS)
+        values = model.every(name)
         loss = model.logits.sum()
         with loss.backward():
-            for layer in reversed(found):
-                together[layer] = found[layer].grad.save()
+            for layer in reversed(values):
+                found[layer] = values[layer].grad.save()
+    return found
+
+
+def gradients_alone(model: Any, name: str) -> dict[int, torch.Tensor]:
+    host, value = name.split(".")
+    found: dict[int, torch.Tensor] = {}
     with model.trace(PROMPT):
-        patterns = [block.self_attn.attention_probabilities for block in model.layers]
+        values = [getattr(block if host == "layers" else getattr(block, host), value) for block in model.layers]
         loss = model.logits.sum()
         with loss.backward():
-            for layer in reversed(range(len(patterns))):
-                alone[layer] = patterns[layer].grad.save()
-    assert len(together) == model.num_layers
-    assert same(together, alone)
+            for layer in reversed(range(len(values))):
+                found[layer] = values[layer].grad.save()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("llama", RESIDUALS), ("llama", PATTERNS), ("llama", "self_attn.attention_queries"),
+        ("bloom", "self_attn.attention_head_outputs"), ("granite", "mlp.mlp_output"), ("opt", "mlp.mlp_output"),
+    ],
+)  # fmt: skip
+def test_a_gradient_flows_into_each(family: str, name: str) -> None:
+    model = full(family)
+    assert model.num_layers > 2
+    one_by_one(model, name)
+    found = gradients(model, name)
+    assert len(found) == model.num_layers
+    assert same(found, gradients_alone(model, name))
 
 
 def test_a_function_that_is_another_one_is_looked_inside_again(monkeypatch: pytest.MonkeyPatch) -> None:
