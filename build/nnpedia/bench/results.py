@@ -13,7 +13,11 @@ from nnpedia.errors import NnpediaError
 
 Run = dict[str, Any]  # a cold build, as `nnpedia.bench.building` measures it
 BASE = "bare"  # what all else is measured against
-TITLES = {"residuals": "all residuals", "patterns": "all patterns"}  # in their order; other tasks go by their names
+#: In their order; other tasks go by their names.
+TITLES = {
+    "residuals": "all residuals", "residuals_one_by_one": "all residuals, block by block",
+    "patterns": "all patterns", "patterns_one_by_one": "all patterns, block by block",
+}  # fmt: skip
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 330, 56, 46, 24, 40
 APART = 26  # the least between two numbers of an axis
 
