@@ -35,13 +35,13 @@ def every(model: StandardizedTransformer, name: str, layers: Iterable[int] | Non
     host_name, value_name = _named(model, name)
     if not model.interleaver.interleaving:
         raise OutsideTrace(f"{name} exists only while the model runs: ask for it inside `with model.trace(prompt):`")
-    found: dict[int, Tensor] = {}
     hosts = _hosts(model, host_name, value_name, layers)
-    for number in list(hosts)[:1]:
-        found[number] = getattr(hosts.pop(number), value_name)
+    if not hosts:
+        return {}
+    first = min(hosts)
+    found = {first: getattr(hosts.pop(first), value_name)}
     found |= _gathered(model, value_name, hosts) or {layer: getattr(host, value_name) for layer, host in hosts.items()}
-    if found:
-        watch(Mediator.current(name), tuple(found.values()), partial(_refuse, name))
+    watch(Mediator.current(name), tuple(found.values()), partial(_refuse, name))
     return found
 
 
