@@ -16,6 +16,7 @@ from nnpedia.finding.holders import held, rows_of
 from nnpedia.finding.lawpages import law_entries
 from nnpedia.finding.matrix import matrix_page
 from nnpedia.pages import Page
+from nnpedia.record import LawFact
 from nnpedia.vocabulary import load_vocabulary
 
 FAMILIES = samples.FAMILIES
@@ -152,3 +153,24 @@ def test_a_reason_is_said_once_with_every_cell_it_stands_behind(entries: dict[st
     assert len(said) == len(set(said))
     recurrent = next(reason for reason in table.reasons if "recurrent mixer" in reason.says)
     assert recurrent.where == [(["all of linear_attn"], ["gpt2", "llama", "phimoe"])]
+
+
+def test_a_law_that_no_family_has_as_the_vocabulary_says_it_is_listed_as_they_have_it() -> None:
+    """The list and the law's page would else show an identity that holds nowhere."""
+    llama = samples.entry(FAMILIES / "llama")
+    law = "next_block"
+
+    def restated(formula: str) -> Entry:
+        def said(fact: LawFact) -> LawFact:
+            return fact.model_copy(update={"formula": formula}) if fact.name == law else fact
+
+        runs = [run.model_copy(update={"laws": [said(each) for each in run.laws]}) for run in llama.runs]
+        return replace(llama, runs=runs)
+
+    def listed(*entries: Entry) -> str:
+        found = law_entries(FAMILIES, {str(number): entry for number, entry in enumerate(entries)})
+        return next(each.formula for each in found if (each.host, each.name) == ("layers", law))
+
+    own = listed(llama)
+    assert listed(restated("layer_output * 2 == layer_output")) == "layer_output * 2 == layer_output"
+    assert listed(restated("layer_output * 2 == layer_output"), llama) == own

@@ -14,7 +14,7 @@ from nnpedia import finding, pages, readings, views
 from nnpedia.badges import Badge, check_badges, load_badges
 from nnpedia.entry import Entry
 from nnpedia.errors import SpecError
-from nnpedia.linebreaks import breakable
+from nnpedia.linebreaks import breakable, breakable_value
 from nnpedia.record import Load
 
 FAMILIES = samples.FAMILIES
@@ -222,3 +222,15 @@ def prose_safe(entry: Entry) -> Entry:
 )
 def test_a_name_goes_on_in_the_next_line_at_its_own_joints(text: str, long: int, broken: str) -> None:
     assert str(breakable(text, long)).replace("<wbr>", "|") == str(escape(broken))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '["GPTNeoXFor|CausalLM"]', "gelu_|pytorch_|tanh", "{rope_type: yarn, partial_|rotary_|factor: 0.5}", "silu",
+        "[full_|attention, <b>]",
+    ],
+)  # fmt: skip
+def test_a_value_of_a_config_breaks_between_words(broken: str) -> None:
+    text = broken.replace("|", "")
+    assert str(breakable_value(text)).replace("<wbr>", "|") == str(escape(broken))

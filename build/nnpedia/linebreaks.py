@@ -16,19 +16,28 @@ LONG = 24
 _MARKS = re.compile(r"(?<=.)(?=[.@])|(?<=\S)(?=\[\{)|(?<=\S=)(?=[^\s=])")
 _NAMES = re.compile(r"\w+")
 _STEPS = re.compile(r"(?<=[^_]_)(?=[^_])")
+_WORDS = re.compile(r"(?<=[^_]_)(?=[^_])|(?<=[a-z\d])(?=[A-Z][a-z])")
 _BRACKETS = re.compile(r"(?<=\()(?!\))")
 
 
 def breakable(text: str, long: int = LONG) -> Markup:
     """An address or a condition that may be broken before its dots and marks, and inside a name of `long` letters."""
-    names = (name for name in _NAMES.finditer(text) if len(name[0]) >= long)
-    steps = {name.start() + step.start() for name in names for step in _STEPS.finditer(name[0])}
-    return _broken(text, steps | {mark.start() for mark in _MARKS.finditer(text)})
+    return _broken(text, _inside(text, long, _STEPS) | {mark.start() for mark in _MARKS.finditer(text)})
+
+
+def breakable_value(text: str, long: int = 12) -> Markup:
+    """A config's value, which may be broken between the words, or a class's capitals, of a name of `long` letters."""
+    return _broken(text, _inside(text, long, _WORDS))
 
 
 def breakable_formula(text: str) -> Markup:
     """A part of a formula, which may be broken after a bracket that opens."""
     return _broken(text, {bracket.start() for bracket in _BRACKETS.finditer(text)})
+
+
+def _inside(text: str, long: int, steps: re.Pattern[str]) -> set[int]:
+    names = (name for name in _NAMES.finditer(text) if len(name[0]) >= long)
+    return {name.start() + step.start() for name in names for step in steps.finditer(name[0])}
 
 
 def _broken(text: str, places: Iterable[int]) -> Markup:

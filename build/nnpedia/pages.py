@@ -21,7 +21,7 @@ from nnpedia.badges import Badge
 from nnpedia.cache import templates_folder
 from nnpedia.entry import Entry, slugs
 from nnpedia.errors import place
-from nnpedia.linebreaks import breakable, breakable_formula
+from nnpedia.linebreaks import breakable, breakable_formula, breakable_value
 from nnpedia.record import Reference, Run, SnippetFact
 
 
@@ -56,6 +56,7 @@ def environment(folder: Path) -> Environment:
         "spans": wording.spans,
         "printout": coloured_printout,
         "breakable": breakable,
+        "breakable_value": breakable_value,
         "coded": coded,
     }
     jinja.globals |= {
