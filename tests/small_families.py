@@ -16,6 +16,8 @@ def copy_families(folder: Path) -> Path:
     for name in ("llama", "gpt2"):
         (folder / name).mkdir(parents=True)
         spec = yaml.safe_load((ROOT / "families" / name / "family.yml").read_text())
+        for variant in spec.get("variants", {}).values():
+            variant.pop("checkpoint", None)
         short = {"badges": ["rmsnorm"], "checkpoints": spec["checkpoints"][:2], "packages": []}
         base = {} if name == "llama" else {"extends": "llama"}
         text = yaml.safe_dump(spec | short | base, sort_keys=False, width=1000)

@@ -61,6 +61,61 @@ WRONG = {
         "values:\n  mlp:\n    mlp_output: {at: output, scale: config.residual_multiplierr}",
         "mlp_output: there is no 'config.residual_multiplierr'",
     ),
+    "a local variable for a module": (
+        "llama",
+        "values:\n  mlp:\n    mlp_neurons: {at: hidden_shape.input}",
+        "mlp_neurons: there is no 'hidden_shape'",
+    ),
+    "a word of a comment for a module": (
+        "llama",
+        "laws:\n  mlp:\n    down_projection: {formula: License(mlp_neurons) == mlp_output}",
+        "law down_projection: there is no 'License'",
+    ),
+    "a module for a setting": (
+        "llama",
+        "values:\n  mlp:\n    mlp_output: {at: output, scale: config.down_proj}",
+        "mlp_output: there is no 'config.down_proj'",
+    ),
+    "an argument": (
+        "llama",
+        "values:\n  model:\n    attention_mask: {at: 'kwargs[attention_msak]'}",
+        "attention_mask: nothing is called 'attention_msak' there; did you mean 'attention_mask'?",
+    ),
+    "a module that is given a name": (
+        "llama",
+        "variants:\n  x: {says: y, when: {attention_bias: true}, names: {mlp: {dwon_proj: down_proj}}}",
+        "names: there is no 'dwon_proj'; did you mean 'down_proj'?",
+    ),
+    "a size": (
+        "llama",
+        "sizes:\n  num_heads: [config.num_atention_heads]",
+        "sizes: there is no 'config.num_atention_heads'; did you mean 'num_attention_heads'?",
+    ),
+    "a lender": (
+        "llama",
+        "lender: {borrows: module.is_shraed, alike: config.hidden_size}",
+        "lender: there is no 'module.is_shraed'",
+    ),
+    "a reader": (
+        "llama",
+        "values:\n  model:\n    next_token_probs: {reader: call.next_token_porbs}",
+        "next_token_probs: there is no reader 'call.next_token_porbs'; did you mean 'call.next_token_probs'?",
+    ),
+    "an option of a load": (
+        "llama",
+        "values:\n  mlp:\n    mlp_output: {needs: {attn_implementaton: [eager]}}",
+        "mlp_output: there is no option of a load 'attn_implementaton'; did you mean 'attn_implementation'?",
+    ),
+    "a class of blocks": (
+        "llama",
+        "values:\n  mlp:\n    mlp_output: {at: output, by_class: {LlamaMPL: output}}",
+        "mlp_output: there is no class 'LlamaMPL'; did you mean 'LlamaMLP'?",
+    ),
+    "the checkpoint of a variant": (
+        "llama",
+        "variants:\n  x: {says: y, when: {attention_bias: true}, checkpoint: meta-llama/Llama-2-7b}",
+        "x: there is no checkpoint 'meta-llama/Llama-2-7b'; did you mean 'meta-llama/Llama-2-7b-hf'?",
+    ),
     "experts without weights": (
         "qwen3_moe",
         "laws:\n  mlp:\n    slots: {formula: 'each_expert(experts, mlp_input, expert_indices) == expert_outputs'}",
@@ -95,6 +150,26 @@ def test_a_class_that_is_not_there_is_refused_at_its_line(tmp_path: Path) -> Non
     (error,) = check_family(file.parent)
     assert f"llama/family.yml:{line}: transformers has no class 'LlamaForCausalML' of llama" in str(error)
     assert str(error).endswith("; did you mean 'LlamaForCausalLM'?")
+
+
+def test_a_model_type_that_is_not_there_is_refused_at_its_line(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "families", tmp_path / "families")
+    folder = (tmp_path / "families" / "olmo").rename(tmp_path / "families" / "olmo22")
+    file = folder / "family.yml"
+    file.write_text(file.read_text().replace("family: olmo\n", "family: olmo22\n", 1))
+    (error,) = check_family(folder)
+    assert str(error).endswith("olmo22/family.yml:1: transformers has no model type 'olmo22'; did you mean 'olmo2'?")
+
+
+def test_a_checkpoint_that_is_listed_twice_is_refused_at_its_line(tmp_path: Path) -> None:
+    """Its second record would take the place of the first."""
+    shutil.copytree(ROOT / "families", tmp_path / "families")
+    file = tmp_path / "families" / "olmo" / "family.yml"
+    text = file.read_text().replace("allenai/OLMo-7B-hf\n", "allenai/OLMo-1B-hf\n", 1)
+    file.write_text(text)
+    line = text[: text.rindex("- id: allenai/OLMo-1B-hf")].count("\n") + 1
+    (error,) = check_family(file.parent)
+    assert str(error).endswith(f"olmo/family.yml:{line}: the checkpoint allenai/OLMo-1B-hf is listed twice")
 
 
 @each_family

@@ -54,8 +54,12 @@ def check_family(folder: Path, files: Files | None = None) -> list[NnpediaError]
 
 def _unmade(family: Family) -> Iterator[SpecError]:
     """An error for each config of the family that its class refuses as a whole: keys that do not fit one another."""
+    from transformers import CONFIG_MAPPING
+
     from nnpedia.checkpoints import configs, forge
 
+    if family.family not in CONFIG_MAPPING:  # which is said of the family's name
+        return
     makers = [partial(configs.reference, family, checkpoint) for checkpoint in family.checkpoints]
     for make in (*makers, *(partial(forge.config, forged) for forged in forges(family).values())):
         try:

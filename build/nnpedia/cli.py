@@ -181,11 +181,11 @@ def run_checks(
 @app.command()
 def check(names: Names = None, folder: Folder = None, as_json: Json = False) -> None:
     """Validate specs and notes without loading a model."""
-    from nnpedia.checking import check_families, unfinished
-    from nnpedia.reporting import complain, print_json
-
     use(folder)
     with quiet():
+        from nnpedia.checking import check_families, unfinished
+        from nnpedia.reporting import complain, print_json
+
         found = check_families(chosen_folder(), names)
     if as_json:
         print_json({name: [str(error) for error in errors] for name, errors in found.items()})

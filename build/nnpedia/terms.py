@@ -1,8 +1,8 @@
 """Terms: the names that a spec's formulas and addresses use, told without a model.
 
-A name is known where it is a value's, or else where each part of it is a host, is in a `names:` table or stands in the
-code of the family's models: what no line of that code says is no child, attribute or setting of theirs. What one block
-has and another has not, only a forward can tell.
+A name is known where it is a value's, or else where each part of it is a host, is in a `names:` table or is what the
+code of the family's models calls a module or an attribute, a setting after `config`, an argument in brackets. What one
+block has and another has not, only a forward can tell.
 """
 
 from __future__ import annotations
@@ -12,27 +12,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+import torch
+
 from nnpedia import address, formula
-from nnpedia.checkpoints.stated import words_of
+from nnpedia.checkpoints.modelcode import Code, code_of
 from nnpedia.entryspec import ValueSpec
 from nnpedia.errors import SpecError, nearest
 from nnpedia.family import Family, load_family
 from nnpedia.functions import FUNCTIONS, WEIGHTED
+from nnpedia.infostring import LOAD_OPTIONS
 from nnpedia.laws import BLOCKS, applies
-from nnpedia.yamlfile import read
+from nnpedia.yamlfile import Document, Key, read
 
 CALLED = frozenset({*FUNCTIONS, "project_on_vocab"})
 ROOTS = frozenset({"config", "module", "hidden", *BLOCKS})
-OF_TORCH = frozenset({"weight", "bias"})  # that a class of torch's own may have
+#: What a class of torch's own may have: `weight`, `eps`, `in_features`.
+OF_TORCH = frozenset(
+    name
+    for each in vars(torch.nn).values()
+    if isinstance(each, type) and issubclass(each, torch.nn.Module)
+    for name in ("weight", "bias", *getattr(each, "__constants__", ()), *vars(each).get("__annotations__", ()))
+)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What may be named in a family: its values and hosts, the functions, and the words of its models' code."""
+    """What may be named in a family: its values and hosts, the functions, and what its models' code names."""
 
     family: Family
     known: frozenset[str]
-    code: frozenset[str]
+    code: Code
 
     def stranger(self, name: str, host: str | None = None) -> str | None:
         """What is wrong with a dotted name, in a law of the host where one is given; `None` where nothing is."""
@@ -43,10 +52,26 @@ class Terms:
         values = [] if host is None else self.values(host)
         if name in values:
             return None
-        for part in name.split("."):
-            if part not in self.known and part not in self.code and not part.isdigit():
-                near = nearest(name, values and [*values, *CALLED]) or nearest(part, [*self.known, *self.code])
+        parts = name.split(".")
+        for index, part in enumerate(parts):
+            setting = parts[index - 1] == "config" if index else False
+            if not (
+                part.isdigit() or (self.code.sets(part) if setting else self._names(part, "config" in parts[:index]))
+            ):
+                among = self.code.settings if setting else [*self.known, *self.code.attributes]
+                near = nearest(name, values and [*values, *CALLED]) or nearest(part, sorted(among))
                 return f"there is no {name!r}{near or '; no value is called so, and nothing in the code of its models'}"
+        return None
+
+    def _names(self, part: str, below: bool) -> bool:
+        """Whether a part of a name is one: of a module, or of what stands `below` a setting."""
+        return part in self.known or part in self.code.attributes or (below and part in self.code.keys)
+
+    def unmade(self, native: str) -> str | None:
+        """What is wrong with the path of a module in the models' own names; `None` where nothing is."""
+        for part in native.split("."):
+            if not (part.isdigit() or part in self.code.attributes):
+                return f"there is no {native!r}{nearest(part, sorted(self.code.attributes))}"
         return None
 
     def values(self, host: str) -> list[str]:
@@ -63,27 +88,31 @@ def refuse_strangers(family: Family) -> None:
 
 
 def unknown_terms(family: Family) -> list[SpecError]:
-    """An error, with file and line, for each name in the formulas and addresses of a family that nothing has.
+    """An error, with file and line, for each name in the spec of a family that nothing has.
 
-    What does not apply, such as a law whose values the family does not have, is not looked at; and nothing is where the
-    installed transformers has no such model type.
+    What does not apply, such as a law whose values the family does not have, is not looked at.
     """
-    code = words_of(family.family)
+    source = read(family.folder / "family.yml")
+    code = code_of(family.family)
     if code is None:
-        return []
+        from transformers import CONFIG_MAPPING
+
+        said = f"transformers has no model type {family.family!r}{nearest(family.family, CONFIG_MAPPING)}"
+        return [SpecError(said, where=source.where("family"))]
+    if family.architecture not in code.classes:
+        near = nearest(family.architecture, sorted(code.classes))
+        said = f"transformers has no class {family.architecture!r} of {family.family}{near}"
+        return [SpecError(said, where=source.where("architecture"))]
     found: dict[tuple[str, str], SpecError] = {}
-    if family.architecture not in code:
-        said = (
-            f"transformers has no class {family.architecture!r} of {family.family}{nearest(family.architecture, code)}"
-        )
-        return [SpecError(said, where=read(family.folder / "family.yml").where("architecture"))]
     for each in (family, *(load_family(family.folder, (name,)) for name in family.variants)):
-        for error in chain(_of_laws(each, _terms(each, code)), _of_values(each, _terms(each, code))):
+        terms = _terms(each, code)
+        under: tuple[Key, ...] = ("variants", *each.variant) if each.variant else ()
+        for error in chain(_of_laws(each, terms), _of_values(each, terms), _of_tables(terms, source, under)):
             found.setdefault((error.where or "", error.message), error)
-    return list(found.values())
+    return [*found.values(), *_of_checkpoints(family, source)]
 
 
-def _terms(family: Family, code: frozenset[str]) -> Terms:
+def _terms(family: Family, code: Code) -> Terms:
     names = {name for table in family.names.values() for pair in table.items() for name in pair}
     parts = {part for name in names for part in name.split(".")}
     return Terms(family, frozenset({*parts, *family.vocabulary.hosts, *CALLED, *ROOTS, *OF_TORCH}), code)
@@ -106,22 +135,66 @@ def _of_laws(family: Family, terms: Terms) -> Iterator[SpecError]:
 def _of_values(family: Family, terms: Terms) -> Iterator[SpecError]:
     for host, table in family.values.items():
         for name, value in table.items():
-            for word in _words(value):
-                if said := terms.stranger(word):
+            if value.absent is None:
+                for said in _of_value(value, terms):
                     yield SpecError(f"{name}: {said}", where=family.where("values", host, name))
 
 
-def _words(value: ValueSpec) -> Iterator[str]:
-    """The children, settings and attributes that a value's place and scale name."""
-    if value.absent is not None:
-        return
+def _of_value(value: ValueSpec, terms: Terms) -> Iterator[str]:
+    """What is wrong with the children, arguments, classes, settings, reader and loads that a value names."""
+    from nnpedia.readers import READERS
+
     for text in (value.at, value.of, value.decode and value.decode.at, *value.by_class.values()):
         if text:
             place = address.parse(text)
-            yield from place.children
-            yield from (key for key in place.index if isinstance(key, str))
+            yield from (said for word in place.children if (said := terms.stranger(word)))
+            keys = (key for key in place.index if isinstance(key, str))
+            for key in keys:
+                if key not in terms.code.keys:
+                    yield f"nothing is called {key!r} there{nearest(key, sorted(terms.code.keys))}"
     if value.scale:
-        yield from formula.parse(value.scale).names()
+        yield from (said for word in formula.parse(value.scale).names() if (said := terms.stranger(word)))
+    for reader in (value.reader, value.decode and value.decode.reader):
+        if reader and reader not in READERS:
+            yield f"there is no reader {reader!r}{nearest(reader, READERS)}"
+    for word, known, what in (
+        *((word, LOAD_OPTIONS, "option of a load") for word in value.needs),
+        *((word, terms.code.classes, "class") for word in value.by_class),
+    ):
+        if word not in known:
+            yield f"there is no {what} {word!r}{nearest(word, sorted(known))}"
+
+
+def _of_tables(terms: Terms, source: Document, under: tuple[Key, ...]) -> Iterator[SpecError]:
+    """The modules that `names` gives names to, and the formulas of `sizes` and `lender`, of a spec or a variant alone.
+
+    What it extends may name what it does not have.
+    """
+    own = source.data
+    for key in under:
+        own = own[key]
+    for host, table in own.get("names", {}).items():
+        for native in table:
+            if said := terms.unmade(native):
+                yield SpecError(f"names: {said}", where=source.where(*under, "names", host, native))
+    sizes = {("sizes", axis, at): text for axis, texts in own.get("sizes", {}).items() for at, text in enumerate(texts)}
+    lender = {("lender", key): text for key, text in (own.get("lender") or {}).items()}
+    for keys, text in (sizes | lender).items():
+        for word in formula.parse(str(text)).names():
+            if said := terms.stranger(word):
+                yield SpecError(f"{keys[0]}: {said}", where=source.where(*under, *keys))
+
+
+def _of_checkpoints(family: Family, source: Document) -> Iterator[SpecError]:
+    """A checkpoint that is listed twice, and a variant told from one that is not listed."""
+    ids = [checkpoint.id for checkpoint in family.checkpoints]
+    for index, name in enumerate(ids):
+        if name in ids[:index]:
+            yield SpecError(f"the checkpoint {name} is listed twice", where=source.where("checkpoints", index))
+    for name, variant in family.variants.items():
+        if variant.checkpoint is not None and variant.checkpoint not in ids:
+            said = f"{name}: there is no checkpoint {variant.checkpoint!r}{nearest(variant.checkpoint, ids)}"
+            yield SpecError(said, where=source.where("variants", name, "checkpoint"))
 
 
 def _unweighted(law: formula.Formula) -> Iterator[str]:

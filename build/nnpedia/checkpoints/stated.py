@@ -89,17 +89,7 @@ def wrong_keys(family: Family, name: str | None = None) -> list[SpecError]:
 
 def knows(config_class: type, key: str) -> bool:
     """Whether a key means something to a config class or to the code of its models."""
-    return key in _known(config_class) or _asked_for(config_class, key)
-
-
-def words_of(model_type: str) -> frozenset[str] | None:
-    """Every word of the code of a model type's config and models; `None` where transformers has no such type."""
-    from transformers import CONFIG_MAPPING
-
-    if model_type not in CONFIG_MAPPING:
-        return None
-    config_class = CONFIG_MAPPING[model_type]
-    return _known(config_class) | frozenset(re.findall(r"\w+", _code(config_class)))
+    return key in fields_of(config_class) or _asked_for(config_class, key)
 
 
 def _stated(family: Family) -> Iterator[Stated]:
@@ -119,7 +109,7 @@ def _wrong(config_class: Any, keys: Mapping[Any, Any]) -> Iterator[Wrong]:
     """Every key that is not known, or whose value is refused, down to nested ones."""
     for key, value in keys.items():
         if not knows(config_class, str(key)):
-            yield Wrong((key,), nearest(str(key), _known(config_class)))
+            yield Wrong((key,), nearest(str(key), fields_of(config_class)))
         elif refused := _refusal(config_class, str(key), value):
             yield Wrong((key,), refused=refused)
         elif isinstance(value, Mapping):
@@ -164,7 +154,7 @@ def _wrong_rotary(config_class: type, keys: Mapping[Any, Any]) -> Iterator[Wrong
 
 
 @lru_cache(maxsize=128)
-def _known(config_class: Any) -> frozenset[str]:
+def fields_of(config_class: Any) -> frozenset[str]:
     """The fields of a config class, their other names, and the keys that its methods take beside them."""
     known = {*inspect.signature(config_class).parameters, *config_class.attribute_map}
     methods = [vars(base)[name] for base in config_class.__mro__ for name in MAKING if name in vars(base)]
@@ -178,11 +168,11 @@ def _known(config_class: Any) -> frozenset[str]:
 def _asked_for(config_class: type, key: str) -> bool:
     """Whether the code beside a config class, its models', asks a config for the key or names it in quotes."""
     name = re.escape(key)
-    return re.search(rf"""config\.{name}\b|["']{name}["']""", _code(config_class)) is not None
+    return re.search(rf"""config\.{name}\b|["']{name}["']""", code_beside(config_class)) is not None
 
 
 @lru_cache(maxsize=128)
-def _code(config_class: Any) -> str:
+def code_beside(config_class: Any) -> str:
     """The code beside a config class, and beside those whose models are of the same class: some bring no models."""
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as MODELS
