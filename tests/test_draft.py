@@ -116,10 +116,13 @@ def test_a_scale_of_one_is_no_scale(factor: float, unscaled: bool, olmo2: Any, m
     draft = drafted(*olmo2)
     for _, host in attentions_of(draft):
         monkeypatch.setattr(module_at(draft, host), "scaling", factor)
-    for scale in ("scaling * ", ""):
-        text = f"unmasked({scale}dot(attention_queries, attention_keys), attention_scores) == attention_scores"
-        draft.laws["self_attn", "scores"] = Form(text, "", 0.0)
+    dot = "dot(attention_queries, attention_keys)"
+    for scores in (f"scaling * {dot}", f"{dot} * scaling", dot, dot.replace(", ", ",")):
+        draft.laws["self_attn", "scores"] = Form(f"unmasked({scores}, attention_scores) == attention_scores", "", 0.0)
         assert DETECTORS["unscaled-attention"](draft) is unscaled
+    for scores in (f"softcap({dot}, 50.0)", f"{dot} / 8", f"{dot} + alibi"):
+        draft.laws["self_attn", "scores"] = Form(f"unmasked({scores}, attention_scores) == attention_scores", "", 0.0)
+        assert not DETECTORS["unscaled-attention"](draft)
 
 
 def test_a_setting_that_is_null_and_asked_for_is_told(scratch: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nnpedia import formula
 from nnpedia.draft.badging.registry import attentions_of, badge, form_of, kinds_of, module_at, projections_of
 from nnpedia.draft.candidates import host_path
 from nnpedia.draft.places import same
@@ -127,17 +129,31 @@ def _alibi(draft: Draft) -> bool:
 @badge("unscaled-attention")
 def _unscaled(draft: Draft) -> bool:
     """Whether the scores are the dot products as they are, and no attention has a scale, or only one of 1.0."""
-    form = re.match(
-        r"unmasked\((?:(\w*scal\w*) \* )?dot\(attention_queries, attention_keys\), ",
-        form_of(draft, "self_attn", "scores"),
-    )
     scales = [
         value
         for _, host in attentions_of(draft)
         for name, value in vars(module_at(draft, host)).items()
         if "scal" in name
     ]
-    return form is not None and all(type(value) is float and value == 1.0 for value in scales)
+    plain = _is_plain(form_of(draft, "self_attn", "scores"))
+    return plain and all(type(value) is float and value == 1.0 for value in scales)
+
+
+def _is_plain(law: str) -> bool:
+    """Whether a law's scores are the dot products of queries and keys, at most times a scale that modules have."""
+    if not law:
+        return False
+    match formula.parse(law, law=True).left:
+        case ast.Call(func=ast.Name("unmasked"), args=[scores, *_]):
+            pass
+        case _:
+            return False
+    match scores:
+        case ast.BinOp(left=ast.Name(scale), op=ast.Mult(), right=product) if "scal" in scale:
+            scores = product
+        case ast.BinOp(left=product, op=ast.Mult(), right=ast.Name(scale)) if "scal" in scale:
+            scores = product
+    return ast.unparse(scores) == "dot(attention_queries, attention_keys)"
 
 
 @badge("scaled-scores")
