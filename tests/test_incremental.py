@@ -28,7 +28,7 @@ PAGE = "# Start\n\n```python\nassert True\n```\n"
 EDITS = [
     "spec",
     "base spec",
-    "no notes",
+    "empty notes",
     "vocabulary",
     "page",
     "page prose",
@@ -111,8 +111,8 @@ class World:
         elif what in IN_NOTES:
             self.pieces = edited(self.pieces, what, number)
             spec.with_name("notes.md").write_text("\n\n".join(self.pieces) + "\n")
-        elif what == "no notes":
-            spec.with_name("notes.md").unlink(missing_ok=True)
+        elif what == "empty notes":
+            spec.with_name("notes.md").write_text("")
         elif what == "vocabulary":
             path = self.families / "vocabulary.yml"
             path.write_text(re.sub(r"says: (?=[A-Z])", f"says: Wording {number} ", path.read_text(), count=1))
