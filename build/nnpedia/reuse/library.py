@@ -23,6 +23,7 @@ MEMBERS = (
     "values",
     "forward_order",
     "forward_names",
+    "every",
     "support",
     "project_on_vocab",
     "trace",
