@@ -42,10 +42,7 @@ def measure(checkpoint: str, lengths: Sequence[int], repeats: int) -> dict[str, 
     loads = in_turn({"bare": bare, "load": standardized}, max(3, repeats // 5), gc.collect)
     plain, model = bare(), standardized()
     first = first_run(model)
-    results = {
-        str(length): rows(in_turn(tasks(plain, model, length), repeats if length < 64 else max(3, repeats // 3)))
-        for length in lengths
-    }
+    results = {str(length): rows(in_turn(tasks(plain, model, length), repeats)) for length in lengths}
     return {
         "checkpoint": checkpoint,
         "parameters": sum(parameter.numel() for parameter in plain.parameters()),
