@@ -140,6 +140,18 @@ def test_the_library_page_tells_of_what_the_package_exports() -> None:
     assert {name.partition(".")[2] for name in told if "." in name} == set(library.MEMBERS)
 
 
+def test_the_library_page_lists_arguments_with_what_they_are() -> None:
+    made = next(entity for entity in library.entities() if entity.name == "StandardizedTransformer")
+    (arguments,) = [part for part in made.parts if part.items]
+    told = dict(arguments.items)
+    asked = {name for name in re.findall(r"(\w+):", made.signature) if name != "kwargs"}
+    assert arguments.text == "Arguments"
+    assert set(told) == {*asked, "**kwargs"}
+    assert told["checkpoint"].endswith("or a loaded transformers module.")
+    (attributes,) = [part for entity in library.entities() for part in entity.parts if part.text == "Attributes"]
+    assert [name for name, _ in attributes.items][:2] == ["value", "reason"]
+
+
 def test_the_library_page_tells_of_every_member_that_a_page_uses() -> None:
     import nnpedia
 

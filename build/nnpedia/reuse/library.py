@@ -15,6 +15,7 @@ from nnpedia.cache import PACKAGE
 
 PAGE = "library"
 Role = Literal["class", "exception", "method", "property"]
+SECTIONS = {"Args:": "Arguments"}  # and others as they are written
 #: The members that are for a reader's code. The others are public among the modules of the package: a run's own state.
 MEMBERS = (
     "text_config",
@@ -32,6 +33,14 @@ MEMBERS = (
 
 
 @dataclass(frozen=True)
+class Part:
+    """A paragraph of a docstring; or a section of it, with the names it tells of and what it says of each."""
+
+    text: str
+    items: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Entity:
     """A public class, or a method or property of one."""
 
@@ -44,6 +53,10 @@ class Entity:
     @property
     def member(self) -> bool:
         return "." in self.name
+
+    @property
+    def parts(self) -> list[Part]:
+        return [part_of(each) for each in self.says.split("\n\n")]
 
 
 @cache
@@ -69,6 +82,16 @@ def of_class(name: str) -> Iterator[Entity]:
             said = "" if plain else signature(each)
             role: Role = "property" if plain else "method"
             yield Entity(f"{name}.{each.name}", role, said, documented(each), f"nnpedia.{name}.{each.name}")
+
+
+def part_of(text: str) -> Part:
+    """A paragraph, or a section: a line such as `Args:`, and under it `name: what it is`, indented once."""
+    title, _, rest = text.partition("\n")
+    if not title.endswith(":") or not rest.startswith("    "):
+        return Part(text)
+    items = re.split(r"\n(?! )", inspect.cleandoc(rest))
+    told = [" ".join(item.split()).partition(": ") for item in items]
+    return Part(SECTIONS.get(title, title.removesuffix(":")), tuple((name, says) for name, _, says in told))
 
 
 def documented(node: ast.ClassDef | ast.FunctionDef) -> str:
