@@ -248,6 +248,29 @@ def test_a_function_that_is_another_one_is_looked_inside_again(monkeypatch: pyte
         assert same(at_once(model, PATTERNS), values)
 
 
+@pytest.mark.parametrize("name", [PATTERNS, "layers.layer_mid"])
+def test_a_forward_that_nnsight_has_opened_since(name: str) -> None:
+    model = StandardizedTransformer("llama:forge", attn_implementation="eager")
+    with torch.no_grad():
+        values = one_by_one(model, name)
+        assert same(at_once(model, name), values)
+        _ = model.layers[1].self_attn.source, model.layers[1].source
+        assert same(at_once(model, name), values)
+        assert same(one_by_one(model, name), values)
+
+
+def test_in_inference_mode_an_edit_in_place_is_lost_alike_in_every_block() -> None:
+    model = full("llama")
+    with torch.inference_mode():
+        with model.trace(PROMPT):
+            clean = model.logits.save()
+        for layer in range(model.num_layers):
+            with model.trace(PROMPT):
+                model.every(RESIDUALS)[layer][:] = 0
+                after = model.logits.save()
+            assert torch.equal(after, clean)
+
+
 def test_only_some_blocks_and_only_those_that_have_it() -> None:
     model = full("jamba")
     attending = [layer for layer, block in enumerate(model.layers) if hasattr(block, "self_attn")]
@@ -281,6 +304,20 @@ def test_what_reading_a_block_raises() -> None:
         model.every(RESIDUALS)
     with pytest.raises(ReadTooLate, match=r"layers\[0\]: layer_output was asked for after model\.layers\[1\]"):
         after_the_second(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "told"),
+    [
+        (RESIDUALS, 5, r"layers are numbers of blocks, such as range\(4\).*and this is 5"),
+        (RESIDUALS, "01", "layers are numbers of blocks.*and this is '01'"),
+        (RESIDUALS, [slice(0, 2)], "there is a slice"),
+        (None, None, "None is no value of a block"),
+    ],
+)
+def test_what_is_no_number_and_no_name_is_told(name: Any, layers: Any, told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        at_once(full("llama"), name, layers=layers)
 
 
 def after_the_second(model: Any) -> None:

@@ -169,3 +169,28 @@ def test_shapes_are_told_without_numbers_to_look_at() -> None:
         mlp.expert_indices = mlp.expert_indices + 1
         shape = mlp.mlp_output.shape.save()
     assert shape[1] == len(PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("family", "host", "name"),
+    [
+        ("granite", "mlp", "mlp_output"), ("granitemoe", "self_attn", "attention_output"),
+        ("falcon", "mlp", "mlp_output"), ("llama4_text", "mlp", "shared_expert_output"),
+    ],
+)  # fmt: skip
+def test_a_copy_is_put_back_only_when_it_was_edited_in_inference_mode_too(family: str, host: str, name: str) -> None:
+    """Torch counts no edits there; putting back what was scaled to be read would round it."""
+    model = full(family)
+    there = place(model, family, host, name)
+    with torch.inference_mode():
+        with model.trace(PROMPT):
+            clean = model.logits.save()
+        with model.trace(PROMPT):
+            value = getattr(there, name).save()
+            after = model.logits.save()
+        with model.trace(PROMPT):
+            getattr(there, name)[:] = 0
+            edited = model.logits.save()
+    assert value.abs().max() > 0
+    assert torch.equal(after, clean)
+    assert not torch.equal(edited, clean)

@@ -140,6 +140,12 @@ def opened(envoy: Any, wanted: frozenset[str] = frozenset()) -> Source:
     return Source(envoy, envoy.path, known.compiled)
 
 
+def runs_as_opened(envoy: Any) -> bool:
+    """Whether what runs in an envoy's call is what `opened` made of its forward, and not what nnsight has since."""
+    state, known = envoy._module.__dict__.get(nn.STATE), _OPENED.get(envoy._module)
+    return state is not None and known is not None and state.body is known.body
+
+
 def _state(envoy: Any) -> Any:
     """nnsight's state of an envoy's module; put there only where it is missing, as each time moves its routes."""
     here = envoy._module.__dict__

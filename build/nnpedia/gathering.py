@@ -17,7 +17,7 @@ from nnsight.intervention.source import STATE, SourceNotAvailable
 from torch import Tensor
 
 from nnpedia.errors import AddressError, ModelError, OutsideTrace, ReadOnly, nearest
-from nnpedia.forwards import inside_again
+from nnpedia.forwards import inside_again, runs_as_opened
 from nnpedia.handoffs import Handoff, Site
 from nnpedia.holding import PATHS, has, host_of
 from nnpedia.late import raise_late
@@ -41,18 +41,22 @@ def every(model: StandardizedTransformer, name: str, layers: Iterable[int] | Non
     first = min(hosts)
     found = {first: getattr(hosts.pop(first), value_name)}
     found |= _gathered(model, value_name, hosts) or {layer: getattr(host, value_name) for layer, host in hosts.items()}
+    last = max(found)
+    if found[last].is_inference():  # of which torch counts no edits: one is lost here as it is of the others
+        found[last] = found[last].clone()
     watch(Mediator.current(name), tuple(found.values()), partial(_refuse, name))
     return found
 
 
 def _named(model: StandardizedTransformer, name: str) -> tuple[str, str]:
     """The host and the value of a name such as `layers.layer_output`; raises `ModelError` with the nearest one."""
-    host, _, value = name.partition(".")
+    host, _, value = str(name).partition(".")
     if host in PATHS and value in model.family.values.get(host, {}):
         return host, value
     there = [each for each in model.values() if each.split(".")[0] in PATHS]
     told = "is a value of the model" if name in model.values() else "is no value of a block"
-    raise ModelError(f"{name!r} {told}{nearest(name, there)}; model.values() lists those of blocks with their host")
+    near = nearest(str(name), there)
+    raise ModelError(f"{name!r} {told}{near}; model.values() lists those of blocks with their host")
 
 
 def _hosts(model: StandardizedTransformer, host: str, value: str, layers: Iterable[int] | None) -> dict[int, Hosting]:
@@ -61,8 +65,18 @@ def _hosts(model: StandardizedTransformer, host: str, value: str, layers: Iterab
     if layers is None:  # where there is none, the first block says why
         numbers = [layer for layer, block in enumerate(blocks) if _holds(block, host, value)] or [0]
     else:
-        numbers = sorted({int(model.layers[layer].path.rsplit(".", 1)[-1]) for layer in layers})
+        numbers = _numbers(model, layers)
     return {layer: blocks[layer] if host == "layers" else getattr(blocks[layer], host) for layer in numbers}
+
+
+def _numbers(model: StandardizedTransformer, layers: Any) -> list[int]:
+    """The blocks that these are the numbers of, in the order of the forward; raises `ModelError` for none."""
+    if isinstance(layers, str) or not isinstance(layers, Iterable):
+        raise ModelError(f"layers are numbers of blocks, such as range(4) or [0, -1], and this is {layers!r}")
+    asked = list(layers)
+    if any(isinstance(each, slice) for each in asked):
+        raise ModelError(f"layers are numbers of blocks, such as range(4) or [0, -1], and there is a slice: {asked!r}")
+    return sorted({int(model.layers[each].path.rsplit(".", 1)[-1]) for each in asked})
 
 
 def _holds(block: Any, host: str, name: str) -> bool:
@@ -111,17 +125,18 @@ def _call(model: StandardizedTransformer, host: Hosting, value: Value) -> tuple[
     if value.conditional:
         value.check_declared(host)
     try:
-        foreseen = value.foreseen(host)
-        state = value.descend(host)._module.__dict__[STATE]
+        foreseen, envoy = value.foreseen(host), value.descend(host)
+        state = envoy._module.__dict__[STATE]
     except (AddressError, KeyError):
         return None
     if foreseen is None or len(state.routes) != 1:
         return None
     location, outer = foreseen
     spot = model.interleaver.spots.get(location)
-    if spot is None or location != spot.places[2] or (isinstance(spot, Handoff) and spot.routes is not state.routes):
+    if spot is None or location != spot.places[2]:
         return None
-    return spot, outer
+    told = spot.routes is state.routes if isinstance(spot, Handoff) else runs_as_opened(envoy)
+    return (spot, outer) if told else None
 
 
 @contextmanager

@@ -208,7 +208,8 @@ class StandardizedTransformer(TransformersModel, Host):
         are read that have the value; of the numbers that are given, each has to have it.
 
         Raises `ModelError` for a name that no block has, `NoSuchBlock`, and what reading a block raises; the last
-        block has run when this returns, so an edit in place is refused with `ReadOnly`.
+        block has run when this returns, so an edit in place is refused with `ReadOnly` (in `torch.inference_mode()`,
+        where none are counted, it changes nothing).
         """
         return every(self, name, layers)
 

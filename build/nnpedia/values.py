@@ -128,7 +128,8 @@ class Value(Located):
         if view is not native and (view.requires_grad or not shares(view, native)):
             # An in-place edit of a copy would be lost, and a view the model does not go on with gets no
             # gradient: so what was handed out goes back when the trace moves on.
-            back = partial(self._back, host, raw, native, view, rows, view._version)
+            before = view.clone() if view.is_inference() else view._version  # no edits are counted in inference mode
+            back = partial(self._back, host, raw, native, view, rows, before)
             mediator.transform = WriteBack(back, view, self, location, mediator.wanted(location))
         if self.spec.indexes is not None:
             watch(mediator, view, partial(check_range, self, host, view))
@@ -145,13 +146,12 @@ class Value(Located):
             view = view.view_as(view)  # others may read the same tensor: its gradient here is that of this call only
         return view, native, rows
 
-    def _back(self, host: Hosting, raw: Any, native: Tensor, view: Tensor, rows: Rows | None, version: int) -> Any:
+    def _back(
+        self, host: Hosting, raw: Any, native: Tensor, view: Tensor, rows: Rows | None, before: Tensor | int
+    ) -> Any:
         """The raw call with what was handed out put back; as it was when nothing edited it and no gradient is asked."""
-        return (
-            raw
-            if view._version == version and not view.requires_grad
-            else self._repacked(host, raw, native, view, rows)
-        )
+        same = torch.equal(view, before) if isinstance(before, Tensor) else view._version == before
+        return raw if same and not view.requires_grad else self._repacked(host, raw, native, view, rows)
 
     def _write(self, host: Hosting, value: Any) -> None:
         root = host.root
