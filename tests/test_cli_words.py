@@ -77,3 +77,10 @@ def test_rosetta_compares_again_when_told_to(run: Run, monkeypatch: pytest.Monke
     assert checked == []
     run("rosetta", "gpt2", "--force")
     assert checked == ["gpt2"]
+
+
+def test_support_names_the_blocks_where_only_some_have_a_value(run: Run) -> None:  # noqa: F811
+    lines = dict(line.split(None, 1) for line in run("support", "qwen3_next:forge").out.splitlines())
+    assert lines["layers.layer_output"] == "yes"
+    assert lines["self_attn.attention_queries"] == "yes, on layer 3"
+    assert lines["linear_attn.keys"] == "yes, on layers 0, 1, 2"

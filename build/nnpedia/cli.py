@@ -241,18 +241,21 @@ def support(
     as_json: Json = False,
 ) -> None:
     """Say which values a load has, and why not the others."""
+    from nnpedia.holding import listed
     from nnpedia.reporting import print_json
 
     use(folder)
     with quiet():
-        rows = _load(checkpoint, attn, experts, device).support()
+        model = _load(checkpoint, attn, experts, device)
+        rows = model.support()
     if as_json:
         print_json([dataclasses.asdict(row) | {"load": dict(row.load)} for row in rows])
         return
     width = max((len(f"{row.host}.{row.name}") for row in rows), default=0)
     for row in rows:
         advice = " ".join(f"--{key.removesuffix('_implementation')} {choice}" for key, choice in row.load)
-        says = "yes" if row.available else f"no: {row.reason}" + (f" (load with {advice})" if advice else "")
+        some = f", on {listed(row.layers)}" if 0 < len(row.layers) < model.num_layers else ""
+        says = f"yes{some}" if row.available else f"no: {row.reason}" + (f" (load with {advice})" if advice else "")
         print(f"{row.host}.{row.name}".ljust(width), "", says)
 
 
