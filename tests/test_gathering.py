@@ -123,42 +123,29 @@ def pinned(model: Any) -> dict[int, torch.Tensor]:
     return dict(found)
 
 
-def after_an_edit(model: Any) -> dict[int, torch.Tensor]:
-    with model.trace(PROMPT):
-        model.layers[0].layer_input = 2 * model.layers[0].layer_input
-        found = model.every(RESIDUALS).save()
-    return dict(found)
+def edited(place: str, together: bool) -> Callable[[Any], dict[int, torch.Tensor]]:
+    """A run that reads all residuals after it has assigned to a value of the first block."""
 
+    def run(model: Any) -> dict[int, torch.Tensor]:
+        first = model.layers[0]
+        with model.trace(PROMPT):
+            setattr(first, place, 3 * getattr(first, place))
+            if together:
+                found = model.every(RESIDUALS).save()
+            else:
+                found = dict(enumerate([block.layer_output for block in model.layers])).save()
+        return dict(found)
 
-def after_an_edit_alone(model: Any) -> dict[int, torch.Tensor]:
-    found = {}
-    with model.trace(PROMPT):
-        model.layers[0].layer_input = 2 * model.layers[0].layer_input
-        for layer, block in enumerate(model.layers):
-            found[layer] = block.layer_output.save()
-    return found
-
-
-def in_the_visit_of_the_first(model: Any) -> dict[int, torch.Tensor]:
-    with model.trace(PROMPT):
-        model.layers[0].layer_output = 3 * model.layers[0].layer_output
-        found = model.every(RESIDUALS).save()
-    return dict(found)
-
-
-def in_the_visit_of_the_first_alone(model: Any) -> dict[int, torch.Tensor]:
-    with model.trace(PROMPT):
-        model.layers[0].layer_output = 3 * model.layers[0].layer_output
-        found = [block.layer_output for block in model.layers].save()
-    return dict(enumerate(found))
+    run.__name__ = f"{place} edited"
+    return run
 
 
 @pytest.mark.parametrize(
     ("together", "alone"),
     [
         (rows, rows_alone), (cached, lambda model: one_by_one(model, RESIDUALS)), (third_step, third_step_alone),
-        (pinned, third_step_alone), (after_an_edit, after_an_edit_alone),
-        (in_the_visit_of_the_first, in_the_visit_of_the_first_alone),
+        (pinned, third_step_alone), (edited("layer_input", True), edited("layer_input", False)),
+        (edited("layer_output", True), edited("layer_output", False)),  # in the visit of the first block
     ],
     ids=lambda each: each.__name__,
 )  # fmt: skip
